@@ -1,0 +1,1 @@
+"""Client library of an Ouzel server: asyncio, no torch."""
