@@ -1,0 +1,1 @@
+"""The models themselves, in PyTorch alone: no process, no socket, no asyncio."""
