@@ -30,7 +30,7 @@ def hops_ms(way: str, size: int, records: int, pause_s: float) -> list[float]:
     if child == 0:
         write(writer, bytes(size), records, pause_s)
         os._exit(0)
-    hops = []
+    hops: list[float] = []
     while len(hops) < records:
         if record := reader.get():
             hops.append((time.monotonic_ns() - record.put_ns) / 1e6)
