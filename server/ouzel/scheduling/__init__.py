@@ -1,0 +1,44 @@
+"""Pure decisions: when a chunk leaves, who may start, what is asked of a device. No torch, process, socket, asyncio."""
+
+from __future__ import annotations
+
+from ouzel.scheduling.chunks import ChunkSchedule
+from ouzel.scheduling.deadlines import ProgressDeadline, next_expiry
+from ouzel.scheduling.derive import Overrides, derive_overrides
+from ouzel.scheduling.kv import Admission, KvGeometry, derive_max_num_seqs
+from ouzel.scheduling.limits import FRAMES_PER_SECOND, frame_limit
+from ouzel.scheduling.pace import (
+    FRAME_MS,
+    Playback,
+    SchedulePlan,
+    fit_schedule,
+    gentler,
+    simulate,
+    stall_free_step_ms,
+)
+from ouzel.scheduling.slack import Credits, PlaybackCursor, Runway, granted_frames, may_prefill
+
+__all__ = [
+    "FRAMES_PER_SECOND",
+    "FRAME_MS",
+    "Admission",
+    "ChunkSchedule",
+    "Credits",
+    "KvGeometry",
+    "Overrides",
+    "Playback",
+    "PlaybackCursor",
+    "ProgressDeadline",
+    "Runway",
+    "SchedulePlan",
+    "derive_max_num_seqs",
+    "derive_overrides",
+    "fit_schedule",
+    "frame_limit",
+    "gentler",
+    "granted_frames",
+    "may_prefill",
+    "next_expiry",
+    "simulate",
+    "stall_free_step_ms",
+]

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from ouzel.config.probe import DeviceProbe
+from ouzel.scheduling import derive_overrides
+
+GIB = 1 << 30
+AVX512 = frozenset({"avx2", "avx512f", "avx512bw"})
+AVX2 = frozenset({"avx2", "fma"})
+ARM = frozenset({"asimd", "asimddp"})
+OLD_ARM = frozenset({"asimd"})
+
+
+@pytest.mark.parametrize(
+    ("cores", "with_llm", "expected"),
+    [
+        (1, False, ("colocate", 1, 1, 1)),
+        (2, False, ("side_by_side", 1, 1, 0)),
+        (4, False, ("side_by_side", 2, 2, 0)),
+        (8, False, ("side_by_side", 4, 4, 0)),
+        (24, False, ("side_by_side", 8, 4, 0)),
+        (2, True, ("side_by_side", 1, 1, 1)),
+        (4, True, ("side_by_side", 1, 1, 2)),
+        (8, True, ("side_by_side", 2, 2, 4)),
+    ],
+)
+def test_cores_become_threads_and_a_placement(cores: int, with_llm: bool, expected: tuple[str, int, int, int]) -> None:
+    derived = derive_overrides(DeviceProbe(8 * GIB, cores, "x86_64", AVX512), with_llm=with_llm)
+    assert (derived.placement, derived.talker_threads, derived.code2wav_threads, derived.llm_threads) == expected
+
+
+@pytest.mark.parametrize(("gib", "sequences"), [(1, 1), (2, 2), (4, 4), (8, 4), (24, 4)])
+def test_memory_becomes_sequences(gib: int, sequences: int) -> None:
+    derived = derive_overrides(DeviceProbe(gib * GIB, 2, "x86_64", AVX512))
+    assert derived.max_num_seqs == sequences
+    assert derived.kv_cache_bytes <= gib * GIB // 4
+
+
+def test_weights_leave_less_for_sequences() -> None:
+    probe = DeviceProbe(4 * GIB, 2, "x86_64", AVX512)
+    assert derive_overrides(probe, weights_bytes=5 * GIB // 2).max_num_seqs == 1
+    assert derive_overrides(probe, sequence_limit=3).max_num_seqs == 3
+
+
+@pytest.mark.parametrize(
+    ("machine", "features", "cores", "chunk_min", "margin_ms"),
+    [
+        ("x86_64", AVX512, 2, 2, 50.0),
+        ("x86_64", frozenset({"avx2", "amx_int8"}), 2, 2, 50.0),
+        ("x86_64", AVX2, 2, 2, 80.0),
+        ("x86_64", frozenset({"sse4_2"}), 2, 4, 160.0),
+        ("aarch64", ARM, 4, 2, 80.0),
+        ("aarch64", OLD_ARM, 4, 4, 160.0),
+        ("x86_64", AVX512, 1, 2, 100.0),
+    ],
+)
+def test_the_instruction_set_becomes_caution(
+    machine: str, features: frozenset[str], cores: int, chunk_min: int, margin_ms: float
+) -> None:
+    derived = derive_overrides(DeviceProbe(8 * GIB, cores, machine, features))
+    assert (derived.chunk_min_frames, derived.margin_ms) == (chunk_min, margin_ms)
