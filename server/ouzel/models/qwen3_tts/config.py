@@ -118,6 +118,16 @@ class Qwen3TTSConfig:
     dialects: dict[str, str]
     extras: VoiceExtras | None
 
+    @property
+    def spoken_languages(self) -> list[str]:
+        """Languages that a request may name; a dialect comes with its speaker."""
+        return sorted(name for name in self.languages if "dialect" not in name)
+
+    @property
+    def takes_instruct(self) -> bool:
+        """Whether style instructions were trained: the small CustomVoice and Base were not."""
+        return self.model_type == "voice_design" or (self.model_type == "custom_voice" and self.model_size != "0b6")
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationConfig:

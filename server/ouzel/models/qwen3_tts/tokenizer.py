@@ -22,12 +22,29 @@ class TextTokenizer:
 
     def __init__(self, folder: Path) -> None:
         """Read vocab.json, merges.txt and tokenizer_config.json; `CheckpointError` names what is missing or torn."""
-        self._tokenizer = _build(folder)
+        self._split = pre_tokenizers.Split(Regex(SPLIT), behavior="isolated")
+        self._tokenizer = _build(folder, self._split)
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`; special tokens written out in it become their single id."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of `text` in which nothing is markup: what somebody asks to be spoken can't end the prompt."""
+        self._tokenizer.encode_special_tokens = True
+        try:
+            return self.encode(text)
+        finally:
+            self._tokenizer.encode_special_tokens = False
+
+    def certain(self, text: str) -> int:
+        """How many letters of `text` have tokens that no continuation can change.
+
+        The last word, and the blanks behind it, may still grow; a split never looks past the next word's first mark.
+        """
+        words = [span for word, span in self._split.pre_tokenize_str(text) if not word.isspace()]
+        return words[-1][0] if words else 0
 
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, special tokens included."""
@@ -40,17 +57,13 @@ class TextTokenizer:
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
 
 
-def _build(folder: Path) -> Tokenizer:
+def _build(folder: Path, split: pre_tokenizers.PreTokenizer) -> Tokenizer:
     vocabulary = read_json(folder / "vocab.json")
     ids = {token: vocabulary.integer(token) for token in vocabulary}
     tokenizer = Tokenizer(models.BPE(ids, _read_merges(folder / "merges.txt", ids)))
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_])
     tokenizer.decoder = decoders.ByteLevel()
     _add_special(tokenizer, folder / "tokenizer_config.json")
     return tokenizer
