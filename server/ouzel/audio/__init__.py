@@ -1,0 +1,1 @@
+"""Samples to bytes: PCM, WAV and other formats. No torch."""
