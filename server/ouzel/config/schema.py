@@ -1,0 +1,137 @@
+"""Every setting of a deployment: its type, bounds and default. Whatever isn't here is an error.
+
+Topology is code; what is here may differ between devices. A setting's name is its dotted path: `talker.threads` in a
+message, `talker: {threads: 1}` in YAML, `OUZEL_TALKER__THREADS=1` in the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = [
+    "Code2WavConfig",
+    "DeployConfig",
+    "GatewayConfig",
+    "LimitsConfig",
+    "OrchestratorConfig",
+    "TalkerConfig",
+]
+
+Dtype = Literal["float32", "bfloat16"]
+
+
+def setting(default: Any, *, ge: float | None = None, le: float | None = None, multiple: int | None = None) -> Any:
+    """A dataclass field with bounds; for a list they hold for each entry."""
+    return field(default=default, metadata={"ge": ge, "le": le, "multiple": multiple})
+
+
+@dataclass(frozen=True, slots=True)
+class OrchestratorConfig:
+    """How the stages are started, watched and placed."""
+
+    #: Talker and code2wav in processes of their own, or in one that alternates between them.
+    placement: Literal["side_by_side", "colocate"] = "side_by_side"
+    #: All stages in the server's own process, for tests and measurements.
+    in_process: bool = False
+    #: Let the device's probe correct what the profile says (`scheduling.derive_overrides`).
+    derive: bool = True
+    parallel_stage_init: bool = True
+    #: A starting stage that reports no progress for this long has failed.
+    init_deadline_s: float = setting(120.0, ge=1)
+    #: Pause before a dead stage is started again; doubles up to the second figure.
+    restart_backoff_s: float = setting(0.5, ge=0)
+    restart_backoff_max_s: float = setting(30.0, ge=0)
+    #: Time that stages get to finish when the server stops.
+    stop_grace_s: float = setting(2.0, ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """What one request, and all of them together, may take."""
+
+    max_text_letters: int = setting(4096, ge=1)
+    #: Requests that may wait beside the running ones; the next one is refused.
+    max_waiting: int = setting(16, ge=0)
+    #: A request that makes no progress for this long ends with an error.
+    progress_deadline_s: float = setting(10.0, ge=0.1)
+    #: Audio kept for a client that reads slowly; its talker waits beyond it.
+    buffer_frames: int = setting(250, ge=1)
+    #: Frame limit of a text: letters / letters_per_second × factor + extra.
+    letters_per_second: float = setting(15.0, ge=1)
+    frame_limit_factor: float = setting(2.5, ge=1)
+    frame_limit_extra_s: float = setting(2.0, ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerConfig:
+    """The stage that turns text into codec frames."""
+
+    #: The engine core: what builds it, as module:function.
+    factory: str = "ouzel.engines.talker:build"
+    threads: int = setting(1, ge=1)
+    nice: int = setting(0, ge=0, le=19)
+    #: Cores to stay on; null for all that the server may use.
+    cpus: tuple[int, ...] | None = setting(None, ge=0)
+    dtype: Dtype = "float32"
+    compile: bool = False
+    max_num_seqs: int = setting(4, ge=1)
+    #: Memory for all KV caches; null for what max_num_seqs sentences take.
+    kv_cache_bytes: int | None = setting(None, ge=1)
+    #: Frames in each chunk; the last size is kept.
+    chunk_frames: tuple[int, ...] = (2, 4, 8, 16, 25)
+    #: Lifts smaller chunks to this size.
+    chunk_min_frames: int = setting(1, ge=1, le=100)
+    #: Prompt rows in one step: how long a new request may hold up running streams, an abort or a watchdog.
+    prefill_rows: int = setting(32, ge=1)
+    #: Audio that every listener keeps when a prefill is let in, and how long one is held back at most.
+    prefill_margin_ms: float = setting(50.0, ge=0)
+    prefill_max_hold_s: float = setting(2.0, ge=0)
+    #: Ring of codes to code2wav; a chunk may take almost half of it.
+    ring_bytes: int = setting(1 << 18, ge=1 << 16, multiple=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Code2WavConfig:
+    """The stage that turns codec frames into samples."""
+
+    factory: str = "ouzel.engines.code2wav:build"
+    threads: int = setting(1, ge=1)
+    nice: int = setting(0, ge=0, le=19)
+    cpus: tuple[int, ...] | None = setting(None, ge=0)
+    dtype: Dtype = "float32"
+    compile: bool = False
+    #: Streams decoded in one step.
+    max_streams: int = setting(1, ge=1)
+    #: Ring of samples to the server; a chunk of 100 frames in float32 must fit in almost half of it.
+    ring_bytes: int = setting(1 << 21, ge=1 << 21, multiple=64)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The server's face."""
+
+    #: A bind beyond loopback needs an API key, or `insecure`.
+    host: str = "127.0.0.1"
+    #: 0 for any free one.
+    port: int = setting(8080, ge=0, le=65535)
+    insecure: bool = False
+    #: Origins that a browser may call from; none by default, "*" for all.
+    cors_origins: tuple[str, ...] = ()
+    max_body_bytes: int = setting(1 << 20, ge=1024)
+    max_sockets: int = setting(64, ge=1)
+    #: A WebSocket on which nothing happens for this long is closed.
+    idle_s: float = setting(300.0, ge=1)
+    #: A client that takes no audio for this long, with its buffer full, is dropped.
+    send_deadline_s: float = setting(30.0, ge=0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeployConfig:
+    """All settings of a deployment."""
+
+    orchestrator: OrchestratorConfig = OrchestratorConfig()
+    limits: LimitsConfig = LimitsConfig()
+    talker: TalkerConfig = TalkerConfig()
+    code2wav: Code2WavConfig = Code2WavConfig()
+    gateway: GatewayConfig = GatewayConfig()
