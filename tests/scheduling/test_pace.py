@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ouzel.scheduling import ChunkSchedule, fit_schedule, gentler, simulate, stall_free_step_ms
@@ -22,6 +22,8 @@ modes = st.booleans()
         ((25,), 0.0, 80.0),
         ((2, 4, 8, 16, 25), 90.0, 0.0),
         ((1, 25), 13.0, 0.0),
+        ((1, 25), 3.1, 0.224),
+        ((1, 25), 3.25, 0.0),
     ],
 )
 def test_the_arithmetic_of_the_schedule(sizes: tuple[int, ...], decode_ms: float, tolerated: float) -> None:
@@ -32,6 +34,7 @@ def test_taking_turns_the_codec_takes_its_time_from_the_talker() -> None:
     assert stall_free_step_ms(RAMP, 13.0, colocated=True) == pytest.approx(27.0)
 
 
+@settings(max_examples=400)
 @given(schedule=schedules, decode_ms=st.floats(0, 85), colocated=modes, frames=st.integers(1, 500))
 def test_a_tolerated_step_never_stalls(schedule: ChunkSchedule, decode_ms: float, colocated: bool, frames: int) -> None:
     step_ms = stall_free_step_ms(schedule, decode_ms, colocated=colocated)
@@ -66,6 +69,10 @@ def test_a_gentler_schedule_exists_up_to_80_ms_and_does_not_stall(
     assert found.steady == 25 and list(found.sizes) == sorted(found.sizes)
     played = simulate(found, step_ms, decode_ms, frames=1000, colocated=colocated)
     assert played.stall_ms == pytest.approx(0, abs=1e-6)
+
+
+def test_a_gap_shifts_all_that_follows() -> None:
+    assert simulate(ChunkSchedule((1,)), 100.0, 0.0, frames=4).gaps_ms == (20.0, 20.0, 20.0)
 
 
 def test_a_device_that_keeps_up_is_served_as_wanted() -> None:

@@ -59,19 +59,15 @@ def stall_free_step_ms(schedule: ChunkSchedule, decode_ms: float = 0.0, *, coloc
         return max(0.0, stall_free_step_ms(schedule) - decode_ms)
     if decode_ms > FRAME_MS:
         return 0.0
-    # The first chunks of the steady size bound all later ones: from there on a frame of slack is won with each frame.
-    sizes = [*schedule.sizes, schedule.steady]
-    ends = [0, *accumulate(sizes)]
-    first = sizes[0]
+    # The first chunk of the steady size bounds all later ones: from there on slack is won with each frame.
+    ends = list(accumulate(schedule.sizes))
+    first = ends[0]
     longest = FRAME_MS
-    for k in range(1, len(sizes)):
-        allowed = FRAME_MS * ends[k] + decode_ms * first
-        if decode_ms * ends[k + 1] > allowed:
+    for size, before, end in zip(schedule.sizes[1:], ends, ends[1:], strict=False):
+        # One bound from a codec that is never idle, one from a codec that waits for this chunk; no mix is tighter.
+        if decode_ms * (end - first) > FRAME_MS * before:
             return 0.0
-        # The codec works without a pause from chunk j to chunk k: every j is a bound, j = k the usual one.
-        longest = min(
-            longest, *((allowed - decode_ms * (ends[k + 1] - ends[j])) / (ends[j + 1] - first) for j in range(1, k + 1))
-        )
+        longest = min(longest, (FRAME_MS * before - decode_ms * (size - first)) / (end - first))
     return max(0.0, longest)
 
 
