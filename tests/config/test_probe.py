@@ -85,7 +85,7 @@ def test_the_tightest_folder_of_a_version_2_group_counts(tmp_path: Path) -> None
             "proc/meminfo": MEMINFO,
             "proc/self/cgroup": "0::/system.slice/ouzel.service\n",
             "sys/fs/cgroup/system.slice/ouzel.service/memory.max": "max\n",
-            "sys/fs/cgroup/system.slice/ouzel.service/cpu.max": "250000 100000\n",
+            "sys/fs/cgroup/system.slice/ouzel.service/cpu.max": "270000 100000\n",
             "sys/fs/cgroup/system.slice/memory.max": f"{3 << 30}\n",
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 import ouzel
 from ouzel.errors import EngineError
-from ouzel.transfer import LAST, PacketPipe, Record, RecordReader, RecordWriter, Ring, StreamGuard
+from ouzel.transfer import LAST, PacketPipe, PacketReader, Record, RecordReader, RecordWriter, Ring, StreamGuard
 
 CAPACITY = 4096
 MAX_PAYLOAD = CAPACITY // 2 - 32
@@ -66,6 +67,17 @@ def test_a_longer_payload_than_allowed_is_an_error(ends: tuple[RecordWriter, Rec
     assert writer.max_payload == MAX_PAYLOAD
     with pytest.raises(EngineError, match=f"{MAX_PAYLOAD + 1} bytes, and this .* takes {MAX_PAYLOAD}"):
         writer.put(0, 0, 0, bytes(MAX_PAYLOAD + 1))
+
+
+def test_a_packet_longer_than_the_readers_pipe_is_an_error() -> None:
+    pipe = PacketPipe.create(1000)
+    writer = pipe.writer()
+    reader = PacketReader.attach([os.dup(pipe.descriptors()[1])], max_payload=100)
+    writer.put(0, 0, 0, bytes(101))
+    with pytest.raises(EngineError, match="a record longer than the 100 bytes of this pipe"):
+        reader.get()
+    for end in (writer, reader, pipe):
+        end.close()
 
 
 def test_a_full_way_refuses_until_the_reader_makes_room(ends: tuple[RecordWriter, RecordReader]) -> None:
