@@ -45,22 +45,28 @@ def load(folder: Path, **options: Any) -> Qwen3TTSModel:
     missing, unexpected = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False, assign=True)
     if unexpected or any(not name.startswith("speaker_encoder.") for name in missing):
         raise SystemExit(f"not the published names: missing {missing}, unexpected {unexpected}")
-    processor = AutoProcessor.from_pretrained(folder, fix_mistral_regex=False)
-    return Qwen3TTSModel(model=model, processor=processor, generate_defaults={})
+    return Qwen3TTSModel(model=model, processor=_processor(folder), generate_defaults={})
 
 
-def tokenize(folder: Path, texts: tuple[str, ...], *, fix_mistral_regex: bool) -> list[Tensor]:
-    processor = AutoProcessor.from_pretrained(folder, fix_mistral_regex=fix_mistral_regex)
+def tokenize(folder: Path, texts: tuple[str, ...]) -> list[Tensor]:
+    processor = _processor(folder)
     return [processor(text=text, return_tensors="pt")["input_ids"][0] for text in texts]
 
 
+def _processor(folder: Path) -> Any:
+    # With the flag that the package sets; it changes no token of Qwen2's.
+    return AutoProcessor.from_pretrained(folder, fix_mistral_regex=True)
+
+
 @torch.inference_mode()
-def run(official: Qwen3TTSModel, case: Case, frames: int, **sampling: Any) -> Run:
-    """Generate `frames` frames, greedily where `sampling` says nothing, and note everything on the way."""
+def run(official: Qwen3TTSModel, case: Case, frames: int, *, minimum: int) -> Run:
+    """Generate at most `frames` frames greedily, at least `minimum`, and note everything on the way."""
     model, seen = official.model, Run()
     generate = model.talker.generate
 
     def noted(**given: Any) -> Any:
+        # The package's own `generate` takes no minimum and always passes on 2.
+        given["min_new_tokens"] = minimum
         seen.prompt = {
             "rows": given["inputs_embeds"][0],
             "trailing": given["trailing_text_hidden"][0],
@@ -75,7 +81,9 @@ def run(official: Qwen3TTSModel, case: Case, frames: int, **sampling: Any) -> Ru
     ]
     model.talker.generate = noted
     try:
-        codes, _ = model.generate(**_request(official, case), **_greedy(frames) | sampling)
+        # The last token that is drawn is never expanded into a frame.
+        greedy = {"do_sample": False, "subtalker_dosample": False, "max_new_tokens": frames + 1}
+        codes, _ = model.generate(**_request(official, case), **greedy)
     finally:
         model.talker.generate = generate
         for hook in hooks:
@@ -104,16 +112,6 @@ def _request(official: Qwen3TTSModel, case: Case) -> dict[str, Any]:
         }
         request["ref_ids"] = official._tokenize_texts([official._build_ref_text(REF_TEXT)])
     return request
-
-
-def _greedy(frames: int) -> dict[str, Any]:
-    # The last token that is drawn is never expanded into a frame; the end of speech is banned until then.
-    return {
-        "do_sample": False,
-        "subtalker_dosample": False,
-        "min_new_tokens": frames + 1,
-        "max_new_tokens": frames + 1,
-    }
 
 
 def processed(official: Qwen3TTSModel, setting: Processing, logits: np.ndarray, drawn: np.ndarray) -> Tensor:

@@ -99,7 +99,6 @@ def config(size: str, model_type: str) -> dict[str, Any]:
         "tts_bos_token_id": special["<tts_text_bos>"],
         "tts_eos_token_id": special["<tts_text_eod>"],
         "talker_config": talker,
-        # As the published files say; it makes the official loader change the split (docs/fidelity.md).
         "transformers_version": "4.57.3",
     }
     if model_type == "base":
