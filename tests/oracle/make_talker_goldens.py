@@ -15,32 +15,13 @@ from torch import Tensor
 
 import official
 from tiny_prompts import CASES, FRAMES, PROCESSINGS, processing_input
-from tiny_talker import TEXTS, write_checkpoint
-
-# Frames whose predictor logits are kept; codes are kept for all.
-KEPT = 6
+from tiny_talker import CODEBOOK, TEXTS, write_checkpoint
 
 
 def case_goldens(name: str, run: official.Run) -> dict[str, Tensor]:
-    groups = run.codes.shape[1]
-    talker = torch.stack(run.talker_logits[:FRAMES]).log_softmax(-1).topk(official.TOP)
-    predictor = torch.stack(run.predictor_logits).unflatten(0, (-1, groups - 1))
-    margin = min(_margin(torch.stack(run.talker_logits)), _margin(predictor))
-    print(f"{name}: rows {tuple(run.prompt['rows'].shape)}, {run.codes.unique().numel()} codes, margin {margin:.1e}")
-    kept = predictor[:KEPT].log_softmax(-1).topk(official.TOP)
-    return {f"{name}.{part}": tensor for part, tensor in run.prompt.items()} | {
-        f"{name}.codes": run.codes.to(torch.int16),
-        f"{name}.talker_ids": talker.indices.to(torch.int16),
-        f"{name}.talker_logprobs": talker.values,
-        f"{name}.predictor_ids": kept.indices.to(torch.int16),
-        f"{name}.predictor_logprobs": kept.values,
-    }
-
-
-def _margin(logits: Tensor) -> float:
-    """The closest call of a greedy run: below about 1e-4 equal codes would be luck. Special ids don't compete."""
-    best = logits[..., :128].topk(2).values
-    return float((best[..., 0] - best[..., 1]).min())
+    rows, distinct = len(run.prompt["rows"]), run.codes.unique().numel()
+    print(f"{name}: {rows} rows, {distinct} codes, margin {official.margin(run, CODEBOOK):.1e}")
+    return {f"{name}.{part}": tensor for part, tensor in official.answers(run).items()}
 
 
 def main() -> None:

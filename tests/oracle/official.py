@@ -20,9 +20,11 @@ from qwen_tts import Qwen3TTSModel  # noqa: E402
 from qwen_tts.core.models import Qwen3TTSConfig, Qwen3TTSForConditionalGeneration, Qwen3TTSProcessor  # noqa: E402
 from transformers import AutoConfig, AutoProcessor, GenerationConfig, LogitsProcessorList  # noqa: E402
 
-__all__ = ["Run", "load", "processed", "run", "tokenize"]
+__all__ = ["Run", "answers", "load", "margin", "processed", "run", "tokenize"]
 
 TOP = 20
+# Frames whose predictor logits are kept; codes are kept for all.
+KEPT = 6
 
 AutoConfig.register("qwen3_tts", Qwen3TTSConfig)
 AutoProcessor.register(Qwen3TTSConfig, Qwen3TTSProcessor)
@@ -42,7 +44,8 @@ def load(folder: Path, **options: Any) -> Qwen3TTSModel:
     """The official model and processor; its codec isn't loaded, and a missing speaker encoder is left at random."""
     config = Qwen3TTSConfig(**json.loads((folder / "config.json").read_text()))
     model = Qwen3TTSForConditionalGeneration._from_config(config, **options).eval()
-    missing, unexpected = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False, assign=True)
+    tensors = {name: tensor for file in folder.glob("model*.safetensors") for name, tensor in load_file(file).items()}
+    missing, unexpected = model.load_state_dict(tensors, strict=False, assign=True)
     if unexpected or any(not name.startswith("speaker_encoder.") for name in missing):
         raise SystemExit(f"not the published names: missing {missing}, unexpected {unexpected}")
     return Qwen3TTSModel(model=model, processor=_processor(folder), generate_defaults={})
@@ -90,6 +93,27 @@ def run(official: Qwen3TTSModel, case: Case, frames: int, *, minimum: int) -> Ru
             hook.remove()
     seen.codes = codes[0]
     return seen
+
+
+def answers(seen: Run) -> dict[str, Tensor]:
+    """What is worth keeping of a run: prompt, codes, and the top of each distribution."""
+    groups = seen.codes.shape[1]
+    talker = torch.stack(seen.talker_logits[: len(seen.codes)]).log_softmax(-1).topk(TOP)
+    predictor = torch.stack(seen.predictor_logits[: KEPT * (groups - 1)]).unflatten(0, (-1, groups - 1))
+    predictor_top = predictor.log_softmax(-1).topk(TOP)
+    return seen.prompt | {
+        "codes": seen.codes.to(torch.int16),
+        "talker_ids": talker.indices.to(torch.int16),
+        "talker_logprobs": talker.values,
+        "predictor_ids": predictor_top.indices.to(torch.int16),
+        "predictor_logprobs": predictor_top.values,
+    }
+
+
+def margin(seen: Run, codebook: int) -> float:
+    """The closest call of a greedy run: below about 1e-4 equal codes would be luck. Special ids don't compete."""
+    best = [torch.stack(logits)[:, :codebook].topk(2).values for logits in (seen.talker_logits, seen.predictor_logits)]
+    return min(float((pair[:, 0] - pair[:, 1]).min()) for pair in best)
 
 
 def _request(official: Qwen3TTSModel, case: Case) -> dict[str, Any]:

@@ -173,8 +173,8 @@ def write_checkpoint(folder: Path, size: str, model_type: str, *, shards: int = 
     """Write the talker's side of a checkpoint; the codec has a folder of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     top = config(size, model_type)
-    _dump(folder / "config.json", top)
-    _dump(folder / "generation_config.json", GENERATION)
+    dump(folder / "config.json", top)
+    dump(folder / "generation_config.json", GENERATION)
     write_tokenizer(folder)
     write_weights(folder, weights(top), shards=shards)
     return folder
@@ -185,13 +185,17 @@ def write_weights(folder: Path, tensors: Mapping[str, NDArray[np.float32]], *, s
         save_file(dict(tensors), folder / "model.safetensors")
         return
     names = sorted(tensors)
-    index: dict[str, str] = {}
+    placed: dict[str, str] = {}
     for shard in range(shards):
         file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
         part = names[shard::shards]
         save_file({name: tensors[name] for name in part}, folder / file)
-        index |= dict.fromkeys(part, file)
-    _dump(folder / "model.safetensors.index.json", {"metadata": {}, "weight_map": index})
+        placed |= dict.fromkeys(part, file)
+    write_index(folder, placed)
+
+
+def write_index(folder: Path, placed: Mapping[str, str]) -> None:
+    dump(folder / "model.safetensors.index.json", {"metadata": {}, "weight_map": placed})
 
 
 def vocabulary() -> dict[int, str]:
@@ -213,13 +217,13 @@ def merges() -> list[tuple[str, str]]:
 
 def write_tokenizer(folder: Path) -> None:
     tokens = vocabulary()
-    _dump(folder / "vocab.json", {token: id_ for id_, token in tokens.items()})
+    dump(folder / "vocab.json", {token: id_ for id_, token in tokens.items()})
     lines = "".join(f"{left} {right}\n" for left, right in merges())
     (folder / "merges.txt").write_text("#version: 0.2\n" + lines, encoding="utf-8")
     plain = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False, "special": True}
     added = {str(len(tokens) + place): {"content": token} | plain for place, token in enumerate(SPECIAL)}
     tokenizer = {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": added, "model_max_length": 131072}
-    _dump(folder / "tokenizer_config.json", tokenizer | {"pad_token": "<tts_pad>", "eos_token": "<|im_end|>"})
+    dump(folder / "tokenizer_config.json", tokenizer | {"pad_token": "<tts_pad>", "eos_token": "<|im_end|>"})
 
 
 def _byte_letters() -> dict[int, str]:
@@ -229,5 +233,5 @@ def _byte_letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in visible} | {byte: chr(256 + place) for place, byte in enumerate(hidden)}
 
 
-def _dump(file: Path, content: object) -> None:
+def dump(file: Path, content: object) -> None:
     file.write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
