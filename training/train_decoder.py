@@ -1,0 +1,129 @@
+"""Phase 2 of the codec: codes -> sound, with the encoder and the codebooks at rest, so that no code changes again.
+
+Starts from train_latent.py's codec and train_vocoder.py's vocoder; the mel spectrogram stays a lesser target. With
+`--judges` the discriminators join (half the speed, so for the end).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import shards
+import torch
+from checkpoints import MovingAverage, read, write
+from codec_encoder import Codec
+from geometry import FRAME, LATENT_STEPS
+from losses import Discriminators, LatentTarget, SpectralLoss
+from torch.nn import functional as F
+
+CONTEXT = 40  # frames of codes before the crop, for the transformer
+LEAD = 3  # frames that the vocoder runs before the crop and that are thrown away
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("latent", type=Path, help="checkpoint of train_latent.py")
+    parser.add_argument("vocoder", type=Path, help="checkpoint of train_vocoder.py")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--frames", type=int, default=10)
+    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--judges", action="store_true")
+    parser.add_argument("--cool", action="store_true", help="let the learning rate fall by the end")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    rng = np.random.default_rng()
+    codec = Codec()
+    codec.load_state_dict(read(args.latent)["codec"])
+    net = codec.decoder
+    net.decoder.load_state_dict(read(args.vocoder)["vocoder"])
+    speech = shards.load(args.data, sound=True)
+    codes = encode_all(codec, speech)
+    judges, target, loss_of = Discriminators(), LatentTarget(), SpectralLoss()
+    trained = [p for n, p in net.named_parameters() if not n.startswith("quantizer")]
+    optimizer = torch.optim.AdamW(trained, lr=args.rate, betas=(0.8, 0.99), weight_decay=1e-3)
+    judging = torch.optim.AdamW(judges.parameters(), lr=3e-4, betas=(0.8, 0.99))
+    average = MovingAverage(net, 0.999)
+    step = 0
+    if args.out.exists():
+        saved = read(args.out)
+        net.load_state_dict(saved["decoder"])
+        optimizer.load_state_dict(saved["optimizer"])
+        judges.load_state_dict(saved["judges"])
+        judging.load_state_dict(saved["judging"])
+        average.load(saved["average"])
+        step = saved["step"]
+
+    def keep() -> None:
+        write(
+            args.out,
+            decoder=net.state_dict(),
+            optimizer=optimizer.state_dict(),
+            judges=judges.state_dict(),
+            judging=judging.state_dict(),
+            average=average.state,
+            step=step,
+        )
+
+    vocode = torch.compile(net.vocode)
+    begin, shown = time.monotonic(), np.zeros(4)
+    while (elapsed := time.monotonic() - begin) < args.minutes * 60:
+        done = elapsed / (args.minutes * 60)
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * (max(0.03, 1 - done) if args.cool else 1.0)
+        first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
+        taken = torch.from_numpy(np.stack([codes[f - CONTEXT : f + args.frames] for f in first])).transpose(1, 2)
+        padded = torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin))
+        real = padded[:, target.margin : -target.margin]
+        with torch.no_grad():
+            vectors = net.quantizer(taken)
+        latent = net.latent(vectors)
+        mel = F.l1_loss(latent[..., CONTEXT * LATENT_STEPS :], target(padded))
+        made = vocode(latent[..., (CONTEXT - LEAD) * LATENT_STEPS :])[:, LEAD * FRAME :]
+        spectral = loss_of(made, real)
+        loss, fooled, judged = spectral + 0.5 * mel, made.new_zeros(()), made.new_zeros(())
+        if args.judges:
+            judges.requires_grad_(False)
+            fooled = judges.maker_loss(made, real)
+            loss = loss + 0.15 * fooled
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        average.update(net)
+        if args.judges:
+            judges.requires_grad_(True)
+            judged = judges.judge_loss(made.detach(), real)
+            judging.zero_grad()
+            judged.backward()
+            judging.step()
+        step += 1
+        values = np.array([v.item() for v in (spectral, mel, fooled, judged)])
+        shown = values if not shown.any() else 0.98 * shown + 0.02 * values
+        if step % 50 == 0:
+            names = " ".join(
+                f"{n} {v:.3f}" for n, v in zip(("spectral", "mel", "fooled", "judged"), shown, strict=True)
+            )
+            print(f"{step} {elapsed:.0f}s {names}", flush=True)
+        if step % 250 == 0:
+            keep()
+    keep()
+
+
+def encode_all(codec: Codec, speech: shards.Speech, piece: int = 2000) -> np.ndarray:
+    """Codes [frames, G] of all speech; sentence borders don't matter at this size."""
+    found = []
+    for begin in range(0, speech.frames, piece):
+        z, _ = speech.z_crops(np.array([begin]), min(piece, speech.frames - begin))
+        found.append(codec.encode(torch.from_numpy(z))[0].T.numpy())
+    return np.concatenate(found)
+
+
+if __name__ == "__main__":
+    main()

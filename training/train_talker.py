@@ -1,0 +1,277 @@
+"""The talker and its code predictor learn to speak the codec's codes.
+
+Both published text layouts, half of the sentences each. Three things help and are not shipped: a head that names the
+phones of the frame to come; one attention head in two layers that is told where in the text the voice is (from the
+teacher's durations); and frames of the past that are swapped for others, so that the talker trusts the text more than
+its own last words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from checkpoints import MovingAverage, read, write
+from geometry import CONFIG, GROUPS, SPEAKER
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ouzel.models.qwen3_tts.config import Qwen3TTSConfig, config_from_dict
+from ouzel.models.qwen3_tts.layers import Attention
+from ouzel.models.qwen3_tts.predictor import CodePredictor
+from ouzel.models.qwen3_tts.talker import Talker
+from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
+
+PHONES = 256
+GUIDED = ((2, 0), (3, 2))  # (layer, head)
+IGNORE = -100
+
+
+@dataclass(slots=True)
+class Corpus:
+    """encode.py's file, cut into sentences."""
+
+    tokens: list[np.ndarray]
+    token_ends: list[np.ndarray]
+    codes: list[np.ndarray]
+    phones: list[np.ndarray]
+    letters: list[np.ndarray]
+
+    @classmethod
+    def load(cls, path: Path) -> Corpus:
+        parts = np.load(path)
+        token_cuts, frame_cuts = np.cumsum(parts["sizes"], axis=0)[:-1].T
+        return cls(
+            *(np.split(parts[name], token_cuts) for name in ("tokens", "token_ends")),
+            *(np.split(parts[name], frame_cuts) for name in ("codes", "phones", "letters")),
+        )
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of several prompts with their speech, padded on the right."""
+
+    text: Tensor  # [B, T] text id of every row
+    special: Tensor  # [B, T] codec id on the codec side, -1 where there is none or a frame
+    frame: Tensor  # [B, T, G] codes of a frame row, -1 elsewhere
+    next_codes: Tensor  # [B, T, G] the frame that each row has to say, IGNORE where none; end of speech in codebook 0
+    phones: Tensor  # [B, T, 4] phones of that frame
+    window: Tensor  # [B, T, T] bool, text rows that are being said at each row
+
+
+class Prompts:
+    """Prompt rows as ids, laid out as the product's prompt builder does."""
+
+    def __init__(self, config: Qwen3TTSConfig, tokenizer: TextTokenizer) -> None:
+        self.text_ids, self.ids = config.text_ids, config.talker.ids
+        self.role = tokenizer.encode("<|im_start|>assistant\n")
+        ids = config.talker.ids
+        language = config.languages["english"]
+        self.named = [ids.think, ids.think_bos, language, ids.think_eos, config.speakers[SPEAKER]]
+        self.auto = [ids.nothink, ids.think_bos, ids.think_eos, config.speakers[SPEAKER]]
+
+    def rows(
+        self, tokens: np.ndarray, frames: int, streaming: bool, auto: bool
+    ) -> tuple[list[int], list[int], int, list[int]]:
+        """Text ids and codec ids of all rows, the row that says frame 0, and the row of each text token."""
+        t, c = self.text_ids, self.ids
+        tags = self.auto if auto else self.named
+        text = [*self.role, *([t.tts_pad] * len(tags)), t.tts_bos]
+        codec = [*([-1] * len(self.role)), *tags, c.pad]
+        spoken = [int(i) for i in tokens] + [t.tts_eos]
+        where = [len(text) + i for i in range(len(tokens))]
+        if streaming:
+            start = len(text)
+            trail = spoken[1 : frames + 1]
+            text += [spoken[0], *trail, *([t.tts_pad] * (frames - len(trail)))]
+            codec.append(c.bos)
+        else:
+            text += [*spoken, t.tts_pad]
+            codec += [*([c.pad] * len(spoken)), c.bos]
+            start = len(text) - 1
+            text += [t.tts_pad] * frames
+        codec += [-1] * frames
+        return text, codec, start, where
+
+
+def make_batch(corpus: Corpus, members: np.ndarray, prompts: Prompts, rng: np.random.Generator, swap: float) -> Batch:
+    """Lay out the sentences, each in a layout drawn by lot; swap a share of past frames for others of the batch."""
+    laid = []
+    for i in members:
+        streaming, auto = bool(rng.random() < 0.5), bool(rng.random() < 0.2)
+        laid.append(prompts.rows(corpus.tokens[i], len(corpus.codes[i]), streaming, auto))
+    length = max(len(text) for text, *_ in laid)
+    shape = (len(members), length)
+    text, special = np.full(shape, prompts.text_ids.tts_pad), np.full(shape, -1)
+    frame, next_codes = np.full((*shape, GROUPS), -1), np.full((*shape, GROUPS), IGNORE)
+    phones, window = np.full((*shape, 4), IGNORE), np.zeros((*shape, length), dtype=bool)
+    pool = np.concatenate([corpus.codes[i] for i in members]).astype(int)
+    for b, (i, (row_text, row_codec, start, where)) in enumerate(zip(members, laid, strict=True)):
+        codes = corpus.codes[i].astype(int)
+        count = len(codes)
+        text[b, : len(row_text)], special[b, : len(row_codec)] = row_text, row_codec
+        past = codes.copy()
+        lost = rng.random(count) < swap
+        past[lost] = pool[rng.integers(0, len(pool), int(lost.sum()))]
+        frame[b, start + 1 : start + 1 + count] = past
+        next_codes[b, start : start + count] = codes
+        next_codes[b, start + count, 0] = prompts.ids.eos
+        phones[b, start : start + count] = corpus.phones[i]
+        ends = corpus.token_ends[i].astype(int)
+        begins = np.concatenate([[0], ends[:-1]])
+        at = corpus.letters[i][:, None]
+        said = (begins[None] < at + 5) & (ends[None] > at - 3)
+        rows = start + np.arange(count)
+        window[b, rows[:, None], np.array(where)[None]] = said & (np.array(where)[None] <= rows[:, None])
+    return Batch(*(torch.from_numpy(a) for a in (text, special, frame, next_codes, phones, window)))
+
+
+class Guide:
+    """Watches one head of some layers and says how much of its attention misses the text being said."""
+
+    def __init__(self, talker: Talker) -> None:
+        self.window: Tensor | None = None
+        self.losses: list[Tensor] = []
+        for layer, head in GUIDED:
+            attention = talker.model.layers[layer].self_attn
+            attention.forward = self._watched(attention, head)
+
+    def _watched(self, attention: Attention, head: int):  # noqa: ANN202
+        inner = type(attention).forward
+
+        def forward(x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+            if self.window is not None:
+                q, k, _ = attention.project(x, cos, sin)
+                share = q.shape[2] // k.shape[2]
+                scores = q[:, :, head] @ k[:, :, head // share].transpose(1, 2) * attention.head_dim**-0.5
+                future = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+                seen = scores.float().masked_fill(future, -torch.inf).softmax(-1)
+                told = self.window.any(-1)
+                self.losses.append(-((seen * self.window).sum(-1)[told] + 1e-4).log().mean())
+            return inner(attention, x, cos, sin, mask)
+
+        return forward
+
+
+class Voice(nn.Module):
+    """Talker, predictor and the training-only phone head."""
+
+    def __init__(self, config: Qwen3TTSConfig) -> None:
+        super().__init__()
+        self.talker, self.predictor = Talker(config.talker), CodePredictor(config.talker.predictor)
+        self.phones = nn.Linear(config.talker.hidden_size, 4 * PHONES)
+
+    def losses(self, batch: Batch, guide: Guide, share: float) -> list[Tensor]:
+        """Cross-entropies of codebook 0, of the other codebooks (on a share of the frames), phones, and the guide."""
+        talker = self.talker
+        rows = (
+            talker.text_rows(batch.text)
+            + talker.codec_rows(batch.special.clamp(min=0)) * (batch.special >= 0)[..., None]
+        )
+        is_frame = batch.frame[..., 0] >= 0
+        rows = rows.index_put(
+            (is_frame,), self.predictor.embed_sum(batch.frame[is_frame], talker).to(rows.dtype), accumulate=True
+        )
+        guide.window, guide.losses = batch.window, []
+        hidden = F.dropout(talker(rows), 0.1, self.training)
+        says = batch.next_codes[..., 0] != IGNORE
+        first = F.cross_entropy(talker.logits(hidden[says]).float(), batch.next_codes[says][:, 0])
+        speaks = batch.next_codes[..., 1] != IGNORE
+        phone = F.cross_entropy(
+            self.phones(hidden[speaks]).float().reshape(-1, PHONES), batch.phones[speaks].reshape(-1)
+        )
+        chosen = speaks & (torch.rand(speaks.shape) < share)
+        codes = batch.next_codes[chosen]
+        logits = self.predictor(hidden[chosen], codes, talker).float()
+        rest = F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten())
+        return [first, rest, phone, torch.stack(guide.losses).mean()]
+
+
+def batches(corpus: Corpus, rng: np.random.Generator, rows: int) -> list[np.ndarray]:
+    """One pass over the corpus in batches of about `rows` rows, sentences of like length together."""
+    size = np.array([len(t) + len(c) + 14 for t, c in zip(corpus.tokens, corpus.codes, strict=True)])
+    order = np.argsort(size + rng.uniform(0, 12, len(size)))
+    cuts, begin = [], 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or size[order[end]] * (end + 1 - begin) > rows:
+            cuts.append(order[begin:end])
+            begin = end
+    rng.shuffle(cuts)
+    return cuts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--rows", type=int, default=2400)
+    parser.add_argument("--rate", type=float, default=1.5e-3)
+    parser.add_argument("--share", type=float, default=0.3, help="of the frames that train the predictor in each step")
+    parser.add_argument("--swap", type=float, default=0.06)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--cool", action="store_true", help="let the learning rate fall to nothing by the end")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    rng = np.random.default_rng()
+    config = config_from_dict(CONFIG)
+    prompts, corpus = Prompts(config, TextTokenizer(args.tokenizer)), Corpus.load(args.corpus)
+    voice = Voice(config)
+    for module in voice.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.1)
+    guide = Guide(voice.talker)
+    optimizer = torch.optim.AdamW(voice.parameters(), lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01)
+    average = MovingAverage(voice, 0.999)
+    step, epoch, queue = 0, 0, []
+    if args.out.exists():
+        saved = read(args.out)
+        voice.load_state_dict(saved["voice"])
+        optimizer.load_state_dict(saved["optimizer"])
+        average.load(saved["average"])
+        step = saved["step"]
+
+    def keep() -> None:
+        write(
+            args.out,
+            voice=voice.state_dict(),
+            optimizer=optimizer.state_dict(),
+            average=average.state,
+            step=step,
+        )
+
+    begin, shown = time.monotonic(), np.zeros(4)
+    while (elapsed := time.monotonic() - begin) < args.minutes * 60:
+        if not queue:
+            queue, epoch = batches(corpus, rng, args.rows), epoch + 1
+        done = elapsed / (args.minutes * 60)
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * min(1.0, (step + 1) / 300) * (max(0.02, 1 - done) if args.cool else 1.0)
+        batch = make_batch(corpus, queue.pop(), prompts, rng, args.swap)
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+            parts = voice.losses(batch, guide, args.share)
+        loss = parts[0] + parts[1] + 0.3 * parts[2] + 0.1 * parts[3]
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(voice.parameters(), 1.0)
+        optimizer.step()
+        average.update(voice)
+        step += 1
+        values = np.array([p.item() for p in parts])
+        shown = values if not shown.any() else 0.98 * shown + 0.02 * values
+        if step % 50 == 0:
+            names = " ".join(f"{n} {v:.3f}" for n, v in zip(("first", "rest", "phones", "guide"), shown, strict=True))
+            print(f"{step} epoch {epoch} {elapsed:.0f}s {names}", flush=True)
+        if step % 400 == 0:
+            keep()
+    keep()
+
+
+if __name__ == "__main__":
+    main()
