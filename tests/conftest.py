@@ -2,11 +2,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
+# The recipes in tests/oracle are shared with scripts that run in another environment; tests import them from there.
+sys.path.insert(0, str(Path(__file__).parent / "oracle"))
+
 #: marker → the program that its tests start
 PROGRAMS = {"browser": "chromium", "ffprobe": "ffprobe", "node": "node"}
+
+
+@pytest.fixture(scope="session")
+def tiny_voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a whole voice in small, for reading only."""
+    from tiny_voice import write_voice
+
+    return write_voice(tmp_path_factory.mktemp("voices") / "tiny")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
