@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import tiny_codec
-import tiny_talker
 import torch
 from safetensors.torch import save_file
-from seeded import seeded_weights
-from tiny_ours import config
 
+import tiny_codec
+import tiny_talker
 from ouzel.models.qwen3_tts.codec_config import CodecDecoderConfig
 from ouzel.models.qwen3_tts.codec_decoder import CodecDecoder
+from seeded import seeded_weights
+from tiny_ours import config
 
 GROUPS = tiny_codec.VALID_QUANTIZERS
 SAMPLES_PER_FRAME = 1920

@@ -1,0 +1,43 @@
+"""The code2wav stage from a voice and a deployment, ready to decode without a first slow step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ouzel.config.schema import DeployConfig
+from ouzel.engines.code2wav.core import Code2WavCore
+from ouzel.errors import ConfigError
+from ouzel.models.qwen3_tts.checkpoint import load_codec_decoder
+from ouzel.models.qwen3_tts.codec_stream import StreamingDecoder
+from ouzel.scheduling import ChunkSchedule
+from ouzel.stats.steps import NULL, Stats
+from ouzel.stats.timeline import InitTimeline
+
+__all__ = ["build"]
+
+
+def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> Code2WavCore:
+    """Load the codec decoder of the voice in `folder` and warm it up.
+
+    :raises CheckpointError: when a file of the voice is missing or torn.
+    :raises ConfigError: when `code2wav.dtype` or `code2wav.compile` asks for what isn't served.
+    """
+    settings = config.code2wav
+    for name, value, served in (("dtype", settings.dtype, "float32"), ("compile", settings.compile, False)):
+        if value != served:
+            raise ConfigError(f"code2wav.{name} is {value}; only {served} is served", param=f"code2wav.{name}")
+    with timeline.phase("load codec"):
+        decoder = StreamingDecoder(load_codec_decoder(folder))
+    schedule = ChunkSchedule(config.talker.chunk_frames).with_minimum(config.talker.chunk_min_frames)
+    with timeline.phase("warm up codec"):
+        _warm_up(decoder, schedule)
+    return Code2WavCore(decoder, max_streams=settings.max_streams, stats=stats)
+
+
+def _warm_up(decoder: StreamingDecoder, schedule: ChunkSchedule) -> None:
+    """Each chunk shape of the schedule, in its order, as one stream."""
+    state = decoder.init_state()
+    for frames in schedule.sizes:
+        _, state = decoder.step(torch.zeros(1, decoder.config.num_quantizers, frames, dtype=torch.int64), state)
