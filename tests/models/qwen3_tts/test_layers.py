@@ -35,6 +35,7 @@ def test_norm_takes_its_variance_in_float32() -> None:
     norm = RMSNorm(512, 1e-6).bfloat16()
     x = 300 * torch.randn(3, 512, generator=torch.Generator().manual_seed(0)).bfloat16()
     exact = x.double() / x.double().square().mean(-1, keepdim=True).sqrt()
+    assert norm(x).dtype == torch.bfloat16
     torch.testing.assert_close(norm(x).double(), exact, rtol=2**-8, atol=0)
 
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from ouzel.errors import EngineError
+from ouzel.models.qwen3_tts.checkpoint import load_talker_side
 from ouzel.models.qwen3_tts.sampler import SamplingParams
 from ouzel.models.qwen3_tts.talker import KVCache
 from tiny_prompts import CASES
 from tiny_speech import side, speak, spec, start, step, trainable
+from tiny_talker import write_checkpoint
 
 SPEAKER = side("small", "custom_voice")
 TALKER = SPEAKER.talker
@@ -90,3 +94,15 @@ def test_a_seed_repeats_what_is_said_and_another_does_not() -> None:
     said = [speak(SPEAKER, prompt, SamplingParams(seed=seed, min_frames=20), 12) for seed in (1, 1, 2)]
     assert torch.equal(said[0], said[1])
     assert not torch.equal(said[0], said[2])
+
+
+def test_bfloat16_speaks_nearly_the_same(tmp_path: Path) -> None:
+    half = load_talker_side(write_checkpoint(tmp_path, "small", "custom_voice"), dtype=torch.bfloat16)
+    case = spec(CASES["custom"])
+    cache = KVCache(CONFIG, 64, torch.bfloat16)
+    hidden = half.talker.prefill(half.prompts().build(case).rows, cache)
+    exact = TALKER.prefill(SPEAKER.prompts().build(case).rows, KVCache(CONFIG, 64))
+    assert torch.nn.functional.cosine_similarity(hidden.float(), exact, dim=0) > 0.999
+    frame = half.predictor.predict(hidden[None], torch.tensor([3]), lambda logits, _: logits.argmax(-1), half.talker)
+    row = half.predictor.embed_sum(frame, half.talker)
+    assert half.talker.decode(row, [cache]).dtype == torch.bfloat16
