@@ -1,14 +1,11 @@
-"""The stages of the streaming codec decoder: each takes its piece of a stream's state and leaves the next one.
+"""The stages of the streaming codec decoder: each takes its pieces of a stream's state and leaves the next ones.
 
-Built from the modules of `codec_decoder`. Sound runs channels last, [B, T, C]. Norm scales aside, what is constant is
-worked out here once: codebook vectors, Snake's exponentials, LayerScale and gamma (folded into the weights they scale).
+Built from the modules of `codec_decoder`; sound runs channels last, [B, T, C]. What is constant is worked out once:
+codebook vectors, LayerScale and gamma (folded into the weights that they scale).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -16,22 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ouzel.models.qwen3_tts import codec_decoder as network
+from ouzel.models.qwen3_tts.codec_causal import Carry, Causal, Snake
 from ouzel.models.qwen3_tts.packed_linear import PackedLinear
 
-_BLOCK = 256  # steps that are unrolled at once, so that they stay in the cache
-_ONEDNN_FROM = 20_480  # numbers of an image from which torch gives its convolution to oneDNN; below it is slow
-_Convolution = network.CausalConv | network.CausalTransposedConv
-
-__all__ = ["Carry", "Causal", "ConvNeXt", "Dequantizer", "Residual", "Stage", "Transformer"]
-
-
-@dataclass(slots=True)
-class Carry:
-    """Goes through the stages with a stream: its old pieces in their order, and the new ones that they leave."""
-
-    old: Iterator[Tensor]
-    position: int
-    new: list[Tensor] = field(default_factory=list)
+__all__ = ["ConvNeXt", "Dequantizer", "Residual", "Stage", "Transformer"]
 
 
 class Stage(Protocol):
@@ -44,134 +29,6 @@ class Stage(Protocol):
     def __call__(self, x: Tensor, carry: Carry) -> Tensor:
         """[B, T, C] -> [B, T', C']."""
         ...
-
-
-class Snake:
-    """x + sin²(αx) / β."""
-
-    def __init__(self, module: network.SnakeBeta, steps: int) -> None:
-        # Few channels make short inner loops: as many steps of a frame as fill a cache line or more go side by side.
-        self._together = math.gcd(steps, max(1, 256 // len(module.alpha)))
-        self._alpha = module.alpha.detach().exp().repeat(self._together)
-        self._inverse_beta = (1.0 / (module.beta.detach().exp() + 1e-9)).repeat(self._together)
-
-    def __call__(self, x: Tensor, out: Tensor) -> None:
-        # x, out: [B, T, C]; out may not be x
-        shape = (len(x), x.shape[1] // self._together, -1)
-        wide, out = x.view(shape), out.view(shape)
-        torch.mul(wide, self._alpha, out=out).sin_().square_()
-        torch.addcmul(wide, out, self._inverse_beta, out=out)
-
-
-class Causal:
-    """A causal convolution, Snake before it where there is one; its piece is the inputs that it looks back to."""
-
-    def __init__(self, module: _Convolution, steps: int, snake: network.SnakeBeta | None = None) -> None:
-        """`steps` is the length of a frame here, by which the form of the convolution is chosen."""
-        weight, bias, self._rate = (
-            _polyphase(module.conv) if isinstance(module, network.CausalTransposedConv) else _plain(module.conv)
-        )
-        dilation = module.conv.dilation[0]
-        self._snake = None if snake is None else Snake(snake, steps)
-        self._channels = module.conv.in_channels
-        self._past = (weight.shape[-1] - 1) * dilation
-        form: type[_Depthwise | _Direct | _Unrolled]
-        if module.conv.groups > 1:
-            form = _Depthwise
-        else:
-            form = _Direct if steps > len(weight) and steps * self._channels >= _ONEDNN_FROM else _Unrolled
-        self._conv = form(weight, bias, dilation)
-
-    def silence(self, batch: int) -> list[Tensor]:
-        return [torch.zeros(batch, self._past, self._channels)] if self._past else []
-
-    def __call__(self, x: Tensor, carry: Carry) -> Tensor:
-        # x: [B, T, C] -> [B, T * rate, C']
-        y = self._conv(self._window(x, carry))
-        return y.reshape(len(y), y.shape[1] * self._rate, -1)
-
-    def _window(self, x: Tensor, carry: Carry) -> Tensor:
-        # -> [B, past + T, C]: Snake writes beside the history, so that nothing is moved twice
-        batch, time, channels = x.shape
-        window = x.new_empty(batch, self._past + time, channels)
-        now = window[:, self._past :]
-        if self._snake is None:
-            now.copy_(x)
-        else:
-            self._snake(x, now)
-        if self._past:
-            window[:, : self._past] = next(carry.old)
-            carry.new.append(window[:, time:].clone())
-        return window
-
-
-class _Unrolled:
-    """The taps side by side in one linear layer, whose weights are laid out once: for many weights, few steps."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, dilation: int) -> None:
-        # weight: [C', C, K]; bias: [C']
-        self._taps, self._dilation = weight.shape[-1], dilation
-        self._linear = PackedLinear(weight.transpose(1, 2).flatten(1), bias)
-
-    def __call__(self, window: Tensor) -> Tensor:
-        # window: [B, T + (K - 1) * dilation, C] -> [B, T, C']
-        blocks = torch.split(_taps(window, self._taps, self._dilation), _BLOCK, dim=1)
-        done = [self._linear(block.flatten(2)) for block in blocks]
-        return done[0] if len(done) == 1 else torch.cat(done, dim=1)
-
-
-class _Direct:
-    """The convolution of torch: for few weights, since oneDNN lays them out anew in every call, and many steps."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, dilation: int) -> None:
-        # weight: [C', C, K]; bias: [C']
-        self._weight = weight[:, :, None].contiguous(memory_format=torch.channels_last)
-        self._bias, self._dilation = bias, dilation
-
-    def __call__(self, window: Tensor) -> Tensor:
-        # window: [B, T + (K - 1) * dilation, C] -> [B, T, C']
-        plane = window.transpose(1, 2)[:, :, None]
-        return (
-            F.conv2d(plane, self._weight, self._bias, dilation=(1, self._dilation))[:, :, 0]
-            .transpose(1, 2)
-            .contiguous()
-        )
-
-
-class _Depthwise:
-    """Each channel by itself: a product and a sum over the taps."""
-
-    def __init__(self, weight: Tensor, bias: Tensor, dilation: int) -> None:
-        # weight: [C, 1, K]; bias: [C]
-        self._weight, self._bias, self._dilation = weight[:, 0].T.contiguous(), bias, dilation
-
-    def __call__(self, window: Tensor) -> Tensor:
-        # window: [B, T + (K - 1) * dilation, C] -> [B, T, C]
-        taps = _taps(window, len(self._weight), self._dilation)
-        return (taps * self._weight).sum(dim=2).add_(self._bias)
-
-
-def _taps(window: Tensor, taps: int, dilation: int) -> Tensor:
-    # window: [B, T + (taps - 1) * dilation, C] -> what each step sees, a view [B, T, taps, C]
-    batch, length, channels = window.shape
-    row, step, unit = window.stride()
-    shape = (batch, length - (taps - 1) * dilation, taps, channels)
-    return window.as_strided(shape, (row, step, dilation * step, unit))
-
-
-def _plain(conv: nn.Conv1d | nn.ConvTranspose1d) -> tuple[Tensor, Tensor, int]:
-    assert conv.bias is not None
-    return conv.weight.detach(), conv.bias.detach(), 1
-
-
-def _polyphase(conv: nn.Conv1d | nn.ConvTranspose1d) -> tuple[Tensor, Tensor, int]:
-    # An upsampling of rate r with a kernel of m r is a convolution with a kernel of m whose output holds r steps of all
-    # channels: what overlaps is added within it, the bias once, and only m - 1 inputs are left to carry.
-    rate = conv.stride[0]
-    inputs, outputs, kernel = conv.weight.shape
-    taps = conv.weight.detach().view(inputs, outputs, kernel // rate, rate).flip(2)
-    assert conv.bias is not None
-    return taps.permute(3, 1, 0, 2).reshape(rate * outputs, inputs, -1), conv.bias.detach().repeat(rate), rate
 
 
 class Residual:
@@ -256,7 +113,7 @@ class _Layer:
         turned, v = torch.split(qkv, [self._heads + self._kv_heads, self._kv_heads], dim=1)
         q, k = torch.split(network.rotate(turned, rotary), [self._heads, self._kv_heads], dim=1)
         seen = torch.cat((next(carry.old), torch.stack((k, v))), dim=3)
-        carry.new.append(seen[:, :, :, -self._kept :].clone())
+        carry.new.append(seen[:, :, :, max(0, seen.shape[3] - self._kept) :].clone())
         k, v = seen
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self._heads != self._kv_heads)
         x = self._attended.added(x, y.transpose(1, 2).flatten(2))

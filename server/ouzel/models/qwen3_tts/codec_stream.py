@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from ouzel.errors import EngineError
 from ouzel.models.qwen3_tts import codec_decoder as network
-from ouzel.models.qwen3_tts.codec_stages import Carry, Causal, ConvNeXt, Dequantizer, Residual, Stage, Transformer
+from ouzel.models.qwen3_tts.codec_causal import Carry, Causal
+from ouzel.models.qwen3_tts.codec_stages import ConvNeXt, Dequantizer, Residual, Stage, Transformer
 
 __all__ = ["DecoderState", "StreamingDecoder"]
 
@@ -48,6 +49,13 @@ class StreamingDecoder:
     def init_state(self, batch: int = 1) -> DecoderState:
         """A stream, or `batch` streams in step, that has heard nothing yet."""
         return DecoderState(tuple(piece for stage in self._stages for piece in stage.silence(batch)), position=0)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that a stream comes to hold, once its attention looks back over a whole window."""
+        config = self.config
+        row = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        return self.init_state().nbytes + torch.float32.itemsize * row * (config.sliding_window - 1)
 
     @torch.inference_mode()
     def step(self, codes: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
