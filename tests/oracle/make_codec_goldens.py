@@ -10,10 +10,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import stand_ins
-import tiny_codec
 import torch
 from safetensors.torch import save_file
+
+import stand_ins
+import tiny_codec
 from seeded import seeded_weights
 
 stand_ins.install()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from seeded import seeded
 
 DECODER = {
@@ -32,6 +33,19 @@ DECODER = {
     "hidden_act": "silu",
     "attention_bias": False,
     "attention_dropout": 0.0,
+}
+PUBLISHED_DECODER = DECODER | {
+    "codebook_dim": 512,
+    "codebook_size": 2048,
+    "latent_dim": 1024,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 64,
+    "num_quantizers": 16,
+    "decoder_dim": 1536,
 }
 ENCODER = {
     "hidden_size": 32,

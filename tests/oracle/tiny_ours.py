@@ -8,16 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tiny_codec
 import torch
 from safetensors.torch import load_file
-from seeded import seeded_weights
 from torch import Tensor, nn
 
+import tiny_codec
 from ouzel.models.qwen3_tts.codec_config import CodecDecoderConfig, CodecEncoderConfig, SpeakerEncoderConfig
 from ouzel.models.qwen3_tts.codec_decoder import CodecDecoder
 from ouzel.models.qwen3_tts.codec_encoder import CodecEncoder
 from ouzel.models.qwen3_tts.speaker_encoder import SpeakerEncoder
+from seeded import seeded_weights
 
 Config = TypeVar("Config")
 Module = TypeVar("Module", bound=nn.Module)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import tiny_codec
 import torch
+
+import tiny_codec
 from tiny_ours import goldens, tiny_decoder
 
 CODES = torch.from_numpy(tiny_codec.tiny_codes())

@@ -3,13 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import tiny_codec
 import torch
-from tiny_ours import goldens, tiny_encoder
 
+import tiny_codec
 from ouzel.errors import RequestError
 from ouzel.models.qwen3_tts import codec_encoder
 from ouzel.models.qwen3_tts.codec_encoder import CodecEncoder
+from tiny_ours import goldens, tiny_encoder
 
 RECORDINGS = {"noise": torch.from_numpy(tiny_codec.noise())[None], "chirp": torch.from_numpy(tiny_codec.chirp())[None]}
 BAR = 1e-4

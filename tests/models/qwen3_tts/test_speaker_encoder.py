@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tiny_codec
 import torch
 from numpy.typing import NDArray
-from tiny_ours import goldens, tiny_speaker_encoder
 
+import tiny_codec
 from ouzel.errors import RequestError
+from tiny_ours import goldens, tiny_speaker_encoder
 
 BAR = 1e-4
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tiny_codec
 import torch
 from numpy.typing import NDArray
-from tiny_ours import goldens
 
+import tiny_codec
 from ouzel.models.qwen3_tts.speaker_mel import speaker_mel
+from tiny_ours import goldens
 
 
 @pytest.mark.parametrize(("name", "samples"), [("noise", tiny_codec.noise()), ("chirp", tiny_codec.chirp())])
