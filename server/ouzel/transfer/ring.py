@@ -128,6 +128,10 @@ class RingWriter(_End):
         """The writing end over received descriptors, which it owns from now on."""
         return cls(descriptors, clock)
 
+    def fileno(self) -> int:
+        """The space eventfd, to poll for reading after a `put` that answered False; `put` reads it."""
+        return self._space
+
     def put(self, slot: int, epoch: int, sequence: int, payload: Payload, *, flags: int = 0) -> bool:
         """Copy one record in and wake the reader; False when there is no room (then `wait_space`).
 
