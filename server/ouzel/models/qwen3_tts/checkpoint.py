@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ouzel.errors import CheckpointError
 from ouzel.models.qwen3_tts.codec_config import CodecConfig
@@ -146,8 +147,18 @@ def _codec_part(folder: Path, prefix: str, make: Callable[[], Module]) -> Module
 
 
 def _filled(make: Callable[[], Module], tensors: dict[str, Tensor], source: str, dtype: torch.dtype) -> Module:
-    # On the meta device, so that nothing is drawn at random or held twice.
-    with torch.device("meta"):
+    # On the meta device, so that nothing is held twice.
+    with torch.device("meta"), _Undrawn():
         module = make()
     fill(module, tensors, source=source, dtype=dtype)
     return module.eval().requires_grad_(False)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves out the random first values of modules: on the meta device they would import torch's compiler, 1 s."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return given["tensor"] if "tensor" in given else args[0]
+        return func(*args, **given)
