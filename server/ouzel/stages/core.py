@@ -79,8 +79,8 @@ class TalkerRequest:
     max_frames: int
     #: Frames that may be made before the consumer grants more.
     granted_frames: int
-    language: str = "auto"
-    #: None for the voice's default.
+    #: None for the voice's own.
+    language: str | None = None
     speaker: str | None = None
     instruct: str | None = None
     streaming_layout: bool = False

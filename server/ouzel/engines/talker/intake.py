@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ouzel.engines.talker.stream import Stream, TextRows
 from ouzel.models.qwen3_tts.checkpoint import TalkerSide
+from ouzel.models.qwen3_tts.config import Qwen3TTSConfig
 from ouzel.models.qwen3_tts.prompt import PromptSpec
+from ouzel.models.qwen3_tts.prompt_spec import AUTO
 from ouzel.models.qwen3_tts.sampler import Sampler, SamplingParams
 from ouzel.scheduling import ChunkSchedule, Credits
 from ouzel.stages.core import TalkerRequest
@@ -21,6 +23,7 @@ class Intake:
         self._generation = side.generation
         self._prompts = side.prompts()
         self._schedule = schedule
+        self._language, self._speaker = _own(side.config)
 
     def stream(self, request: TalkerRequest) -> Stream:
         """:raises RequestError: when text, voice, language, sampling or schedule don't suit the checkpoint"""
@@ -38,11 +41,10 @@ class Intake:
         )
 
     def _spec(self, request: TalkerRequest) -> PromptSpec:
-        default = self._config.extras.default_speaker if self._config.extras else None
         return PromptSpec(
             text=request.text or "",
-            language=request.language,
-            speaker=request.speaker or default,
+            language=request.language or self._language,
+            speaker=request.speaker or self._speaker,
             instruct=request.instruct,
             streaming_layout=request.streaming_layout,
         )
@@ -51,3 +53,11 @@ class Intake:
         if request.chunk_frames is None:
             return self._schedule
         return ChunkSchedule.from_request(request.chunk_frames, "chunk_frames")
+
+
+def _own(config: Qwen3TTSConfig) -> tuple[str, str | None]:
+    """Language and speaker of a request that names none; the published checkpoints want their speaker named."""
+    if config.extras is None:
+        return AUTO, None
+    languages = config.spoken_languages
+    return languages[0] if len(languages) == 1 else AUTO, config.extras.default_speaker
