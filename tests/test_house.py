@@ -23,10 +23,10 @@ FLOORS = (
     {"stages"},
     {"models"},
     {"quantization", "transfer", "scheduling"},
-    {"config", "stats", "audio", "text", "errors"},
+    {"config", "stats", "audio", "text", "voices", "errors"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-NO_TORCH = {"gateway", "orchestrator", "config", "scheduling", "transfer", "stats", "audio", "text", "errors"}
+NO_TORCH = {"gateway", "orchestrator", "config", "scheduling", "transfer", "stats", "audio", "text", "voices", "errors"}
 PURE = {"models", "quantization", "scheduling"}
 MACHINERY = {"asyncio", "concurrent", "multiprocessing", "selectors", "socket", "subprocess", "threading"}
 
