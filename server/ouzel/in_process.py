@@ -1,0 +1,233 @@
+"""Both engine cores in one thread of control, without processes: what the command line speaks with.
+
+    for sound in InProcess.load(folder, config).speak("Hello."):
+        file.write(sound.samples)
+
+The cores take turns: a chunk of codes is decoded as soon as it exists, and the talker goes on when its sound was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ouzel.config.schema import DeployConfig, LimitsConfig
+from ouzel.engines import code2wav, talker
+from ouzel.engines.code2wav import Code2WavCore
+from ouzel.engines.talker import TalkerCore
+from ouzel.errors import BusyError, CheckpointError
+from ouzel.models.qwen3_tts.config import load_config
+from ouzel.scheduling import frame_limit
+from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk, SamplingWishes, TalkerRequest
+from ouzel.stats.phases import Phase
+from ouzel.stats.snapshot import Snapshot
+from ouzel.stats.steps import NULL, StepStats
+from ouzel.stats.timeline import InitTimeline
+from ouzel.text.voice_text import TextMode, spoken_sentences
+
+__all__ = ["InProcess", "Sound", "Utterance", "Wishes"]
+
+SLOT = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sound:
+    """A piece of an utterance; the last one may be empty."""
+
+    samples: NDArray[np.float32]  # [n] mono, in -1..1
+    frames: int
+    #: place of the sentence that it belongs to
+    sentence: int
+    #: how the whole utterance ended, in its last piece: `length` where any sentence did
+    finish: FinishReason | None
+    #: ns in each phase
+    phases: Mapping[Phase, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How a text is to be spoken; None is the voice's own."""
+
+    language: str | None = None
+    speaker: str | None = None
+    instruct: str | None = None
+    sampling: SamplingWishes = SamplingWishes()
+    streaming_layout: bool = False
+    chunk_frames: tuple[int, ...] | None = None
+    #: frames of a sentence, in place of the limit that follows from its length
+    max_frames: int | None = None
+
+
+class Utterance:
+    """The sound of one text, sentence after sentence, made while it is iterated over."""
+
+    def __init__(self, talker_core: TalkerCore, code2wav_core: Code2WavCore, requests: Sequence[TalkerRequest]) -> None:
+        """Begin the first sentence; raises as `InProcess.speak` does."""
+        self.open = True
+        self._talker = talker_core
+        self._code2wav = code2wav_core
+        self._requests = requests
+        self._begin(requests[0])
+        self._sounds = self._speak()
+
+    def __iter__(self) -> Iterator[Sound]:
+        return self
+
+    def __next__(self) -> Sound:
+        """:raises EngineError: when a core failed to make it; the utterance is over then"""
+        return next(self._sounds)
+
+    def close(self) -> None:
+        """Make no more of it. Closing twice, or after the end, is harmless."""
+        self._sounds.close()
+        self._stop()
+
+    def _begin(self, request: TalkerRequest) -> None:
+        self._talker.add(request)
+        self._code2wav.add(DecodeRequest(request.slot, request.epoch))
+
+    def _speak(self) -> Generator[Sound]:
+        finish = FinishReason.STOP
+        last_sentence = len(self._requests) - 1
+        try:
+            for place, request in enumerate(self._requests):
+                if place:
+                    self._begin(request)
+                for chunk in self._chunks():
+                    if chunk.finish is FinishReason.LENGTH:
+                        finish = FinishReason.LENGTH
+                    over = chunk.last and place == last_sentence
+                    yield Sound(
+                        samples=chunk.samples,
+                        frames=chunk.frames,
+                        sentence=place,
+                        finish=finish if over else None,
+                        phases=chunk.phases,
+                    )
+        finally:
+            self._stop()
+
+    def _chunks(self) -> Iterator[SamplesChunk]:
+        """What the cores make of the sentence that has begun."""
+        while True:
+            while not self._code2wav.has_work:
+                for codes in self._talker.step():
+                    self._code2wav.feed(codes.slot, codes)
+            for chunk in self._code2wav.step():
+                if chunk.fault is not None:
+                    raise chunk.fault
+                yield chunk
+                if chunk.last:
+                    return
+
+    def _stop(self) -> None:
+        self.open = False
+        for core in (self._talker, self._code2wav):
+            core.abort(SLOT)
+            while core.has_work:
+                core.step()
+
+
+class InProcess:
+    """One loaded voice. One utterance at a time."""
+
+    def __init__(
+        self,
+        talker_core: TalkerCore,
+        code2wav_core: Code2WavCore,
+        *,
+        limits: LimitsConfig,
+        mode: TextMode,
+        sample_rate: int,
+    ) -> None:
+        self.sample_rate = sample_rate
+        self._talker = talker_core
+        self._code2wav = code2wav_core
+        self._limits = limits
+        self._mode: TextMode = mode
+        self._epoch = 0
+        self._utterance: Utterance | None = None
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        config: DeployConfig,
+        *,
+        threads: int | None = None,
+        timeline: InitTimeline | None = None,
+        step_stats: bool = False,
+    ) -> Self:
+        """Load a voice and touch every shape that it will compute, so that the first utterance is as fast as the next.
+
+        :param threads: both cores take turns on these; None for those of the two stages together.
+        :raises CheckpointError: when a file of the voice is missing or torn.
+        :raises ConfigError: when the settings can't be served.
+        """
+        timeline = timeline or InitTimeline("in process")
+        torch.set_num_threads(threads or config.talker.threads + config.code2wav.threads)
+        voice = load_config(folder)
+        if voice.codec is None:
+            raise CheckpointError(f"{folder / 'speech_tokenizer'} is missing, expected config.json in it")
+        limits = config.limits
+        if voice.extras is not None:
+            limits = replace(limits, letters_per_second=voice.extras.letters_per_second)
+        counting = {name: StepStats(name) if step_stats else NULL for name in ("talker", "code2wav")}
+        return cls(
+            talker.build(folder, config, timeline, counting["talker"]),
+            code2wav.build(folder, config, timeline, counting["code2wav"]),
+            limits=limits,
+            mode=cast("TextMode", voice.extras.text) if voice.extras else "raw",
+            sample_rate=voice.codec.sample_rate,
+        )
+
+    def speak(self, text: str, wishes: Wishes = Wishes()) -> Utterance:
+        """Begin to speak; iterating makes the sound.
+
+        :raises TextTooLongError: when the text has more letters than one request may have.
+        :raises RequestError: when nothing in it can be said, or voice, language or sampling don't suit the checkpoint.
+        :raises BusyError: when another utterance is still open.
+        """
+        if self._utterance is not None and self._utterance.open:
+            raise BusyError("an utterance is still open: exhaust or close it first")
+        sentences = spoken_sentences(text, self._mode, longest=self._limits.max_text_letters, param="text")
+        requests = [self._request(place, sentence, wishes) for place, sentence in enumerate(sentences)]
+        self._utterance = Utterance(self._talker, self._code2wav, requests)
+        return self._utterance
+
+    def snapshots(self) -> list[Snapshot]:
+        """Step statistics of both cores; empty where they are off."""
+        both = (self._talker.stats, self._code2wav.stats)
+        return [stats.snapshot() for stats in both if isinstance(stats, StepStats)]
+
+    def _request(self, place: int, sentence: str, wishes: Wishes) -> TalkerRequest:
+        limits, sampling = self._limits, wishes.sampling
+        frames = frame_limit(
+            len(sentence),
+            letters_per_second=limits.letters_per_second,
+            factor=limits.frame_limit_factor,
+            extra_seconds=limits.frame_limit_extra_s,
+            user_cap=wishes.max_frames,
+        )
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + place)
+        self._epoch += 1
+        return TalkerRequest(
+            slot=SLOT,
+            epoch=self._epoch,
+            text=sentence,
+            max_frames=frames,
+            granted_frames=frames,
+            language=wishes.language,
+            speaker=wishes.speaker,
+            instruct=wishes.instruct,
+            streaming_layout=wishes.streaming_layout,
+            sampling=sampling,
+            chunk_frames=wishes.chunk_frames,
+        )
