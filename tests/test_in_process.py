@@ -68,9 +68,8 @@ def test_one_sentence_that_was_cut_off_is_told_of_the_whole(voice: InProcess, mo
 
     monkeypatch.setattr(Sampler, "sample_c0", ends_the_second)
     assert [sound.finish for sound in voice.speak("Hello there. The World!", wishes(frames=3))][-1] == "length"
-    assert [sound.finish for sound in voice.speak("The World!", Wishes(sampling=SamplingWishes(seed=SEEDS[0] + 1)))] == [
-        FinishReason.STOP
-    ]
+    stopping = Wishes(sampling=SamplingWishes(seed=SEEDS[0] + 1))
+    assert [sound.finish for sound in voice.speak("The World!", stopping)] == [FinishReason.STOP]
 
 
 def test_closing_ends_the_work_at_once(voice: InProcess) -> None:

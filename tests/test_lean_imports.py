@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 #: never needed to speak
 HEAVY = {"diffusers", "librosa", "torchaudio", "torchvision", "transformers", "vllm"}
@@ -16,3 +17,21 @@ def loaded_after(statements: str) -> set[str]:
 
 def test_importing_ouzel_loads_next_to_nothing() -> None:
     assert not loaded_after("import ouzel; ouzel.RequestError") & (HEAVY | {"torch", "numpy", "fastapi", "pydantic"})
+
+
+def test_help_loads_no_torch() -> None:
+    ask = "from typer.testing import CliRunner; from ouzel.cli import app"
+    loaded = loaded_after(f"{ask}; assert 'say' in CliRunner().invoke(app, ['--help']).stdout")
+    assert not loaded & (HEAVY | {"torch", "numpy", "yaml", "fastapi", "pydantic"})
+
+
+def test_speaking_loads_nothing_that_it_does_not_need(tiny_voice: Path) -> None:
+    code = f"""
+from pathlib import Path
+from ouzel.config import load_config
+from ouzel.in_process import InProcess, Wishes
+voice = InProcess.load(Path({str(tiny_voice)!r}), load_config(("qwen3_tts",)).config, threads=1)
+assert sum(sound.frames for sound in voice.speak("hello", Wishes(max_frames=3))) == 3
+"""
+    # sympy comes with torch's compiler, which costs a second of the start.
+    assert not loaded_after(code) & (HEAVY | {"fastapi", "sympy", "typer", "uvicorn"})
