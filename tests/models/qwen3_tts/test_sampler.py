@@ -98,7 +98,16 @@ def test_logits_that_are_not_numbers_are_a_fault() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("temperature", 0.0), ("top_k", -1), ("top_p", 0.0), ("sub_top_p", 1.5), ("repetition_penalty", -1.0)],
+    [
+        ("temperature", 0.0),
+        ("sub_temperature", float("nan")),
+        ("top_k", -1),
+        ("top_p", 0.0),
+        ("sub_top_p", 1.5),
+        ("repetition_penalty", -1.0),
+        ("seed", -1),
+        ("seed", 1 << 63),
+    ],
 )
 def test_values_out_of_range_are_named(name: str, value: float) -> None:
     with pytest.raises(RequestError, match=f"{name} is {value}") as caught:

@@ -43,6 +43,7 @@ class SamplingParams:
             self._check(name, 0 < getattr(self, name) <= 1, "above 0 and at most 1")
         for name in ("top_k", "sub_top_k", "min_frames"):
             self._check(name, getattr(self, name) >= 0, "0 or more")
+        self._check("seed", self.seed is None or 0 <= self.seed < 1 << 63, "0 or more, of at most 63 bits")
 
     def _check(self, name: str, valid: bool, range_: str) -> None:
         if not valid:
@@ -69,7 +70,7 @@ class Sampler:
             self._generator.manual_seed(params.seed)
         self._drawn = 0
         self._known: set[int] = set()
-        self._penalized = torch.empty(0, dtype=torch.int64)
+        self._codes = torch.empty(config.vocab_size, dtype=torch.int64)
 
     def sample_c0(self, logits: Tensor) -> int:
         """The next code of codebook 0, or the end of speech; remembers it for the repetition penalty.
@@ -98,9 +99,10 @@ class Sampler:
         """Logits of codebook 0 after repetition penalty, minimum length and suppression."""
         # logits: [V] -> [V] float32
         scores = logits.to(torch.float32, copy=True)
-        if len(self._penalized):
-            seen, penalty = scores[self._penalized], self.params.repetition_penalty
-            scores[self._penalized] = torch.where(seen < 0, seen * penalty, seen / penalty)
+        if self._known:
+            codes, penalty = self._codes[: len(self._known)], self.params.repetition_penalty
+            seen = scores[codes]
+            scores[codes] = torch.where(seen < 0, seen * penalty, seen / penalty)
         eos = scores[self._eos].clone()
         scores[self._first_special :] = -torch.inf
         if self._drawn >= self.params.min_frames:
@@ -110,8 +112,8 @@ class Sampler:
     def _remember(self, code: int) -> None:
         self._drawn += 1
         if code not in self._known and self.params.repetition_penalty != 1:
+            self._codes[len(self._known)] = code
             self._known.add(code)
-            self._penalized = torch.tensor([*self._penalized.tolist(), code])
 
     def _draw(self, scores: Tensor, temperature: float, top_k: int, top_p: float) -> int:
         ids, weights = distribution(scores, temperature, top_k, top_p)
