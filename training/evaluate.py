@@ -1,0 +1,122 @@
+"""How well strangers understand the voice: word error rates by Whisper, beside the teacher's, and how fast it speaks.
+
+The sentences share neither text nor source entry with the training data; a fifth of them holds numbers. The voice is
+run as the product runs it, from the exported folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from checkpoints import read
+from codec_encoder import Codec
+from geometry import RATE
+from judge import Judge, base_model, error_rate, tiny_model
+from teacher import Teacher, to_frame_clock
+
+from ouzel.config import load_config
+from ouzel.in_process import InProcess, Wishes
+from ouzel.models.qwen3_tts.checkpoint import load_codec_decoder
+from ouzel.stages.core import FinishReason, SamplingWishes
+
+
+@dataclass(slots=True)
+class Spoken:
+    """One sentence as the voice said it."""
+
+    samples: np.ndarray
+    seconds: float
+    first_s: float
+    finish: FinishReason | None
+
+
+def held_out(data: Path, count: int) -> list[dict[str, str]]:
+    """`count` sentences, a fifth of them with numbers, in a fixed order."""
+    lines = [json.loads(line) for line in (data / "heldout.jsonl").read_text().splitlines()]
+    found = [s for s in lines if s["source"] != "made"]
+    numbers = [s for s in lines if s["source"] == "made" and any(c.isdigit() for c in s["written"])]
+    return found[: count - count // 5] + numbers[: count // 5]
+
+
+def say(voice: InProcess, text: str, seed: int, streaming: bool) -> Spoken:
+    """Speak through the product's pipeline."""
+    begin, first, finish, parts = time.perf_counter(), 0.0, None, []
+    for sound in voice.speak(text, Wishes(sampling=SamplingWishes(seed=seed), streaming_layout=streaming)):
+        first = first or time.perf_counter() - begin
+        parts.append(sound.samples)
+        finish = sound.finish
+    return Spoken(np.concatenate(parts), time.perf_counter() - begin, first, finish)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("voice", type=Path, help="exported folder")
+    parser.add_argument("data", type=Path, help="folder with heldout.jsonl; the judge is put together in it")
+    parser.add_argument("--codec", type=Path, help="checkpoint of train_latent.py: also judge the codec alone")
+    parser.add_argument("--sentences", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--streaming", action="store_true", help="text beside the frames")
+    parser.add_argument("--tiny", action="store_true", help="the smaller judge, for a quick look")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--show", action="store_true", help="print what was heard")
+    args = parser.parse_args()
+    sentences = held_out(args.data, args.sentences)
+    voice = InProcess.load(args.voice, load_config(("qwen3_tts",)).config, threads=args.threads)
+    judge = Judge(tiny_model() if args.tiny else base_model(args.data), args.threads)
+    teacher = Teacher(args.data, args.threads, seed=99)
+    codec, decoder = None, None
+    if args.codec:
+        codec = Codec()
+        codec.load_state_dict(read(args.codec)["codec"])
+        decoder = load_codec_decoder(args.voice)
+    heard: dict[str, list[tuple[str, str]]] = {"voice": [], "teacher": [], "codec": []}
+    spoken: list[Spoken] = []
+    pace: list[float] = []
+    say(voice, "One sentence to warm up.", 0, args.streaming)
+    for sentence in sentences:
+        text = sentence["text"]
+        z, phones = teacher.latents(text)
+        sound = teacher.sound(z)
+        heard["teacher"].append((text, judge.hear(sound)))
+        if codec is not None and decoder is not None:
+            z100, _, _ = to_frame_clock(z, phones)
+            with torch.inference_mode():
+                again = decoder(codec.encode(torch.from_numpy(z100.astype(np.float32))[None]))[0].numpy()
+            heard["codec"].append((text, judge.hear(again)))
+        for seed in range(args.seeds):
+            spoken.append(say(voice, sentence["written"], seed, args.streaming))
+            heard["voice"].append((text, judge.hear(spoken[-1].samples)))
+            pace.append(len(spoken[-1].samples) / len(sound))
+        if args.show:
+            print(text, *(pairs[-1][1] for pairs in heard.values() if pairs), sep="\n    ", flush=True)
+    audio = sum(len(s.samples) for s in spoken) / RATE
+    figures = {
+        "wer": round(error_rate(heard["voice"]), 4),
+        "teacher_wer": round(error_rate(heard["teacher"]), 4),
+        "codec_wer": round(error_rate(heard["codec"]), 4) if codec is not None else None,
+        "wer_numbers": round(error_rate(heard["voice"][-(args.sentences // 5) * args.seeds :]), 4),
+        "rtf": round(sum(s.seconds for s in spoken) / audio, 4),
+        "first_audio_ms": round(1000 * statistics.median(s.first_s for s in spoken), 1),
+        "runaways": sum(s.finish == FinishReason.LENGTH for s in spoken),
+        "length_ratio": round(statistics.median(pace), 3),
+        "sentences": len(sentences),
+        "seeds": args.seeds,
+        "layout": "streaming" if args.streaming else "whole text",
+        "judge": "tiny.en" if args.tiny else "base",
+        "threads": args.threads,
+    }
+    print(json.dumps(figures, indent=1))
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
