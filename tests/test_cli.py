@@ -121,6 +121,7 @@ def test_a_cut_off_text_is_told(tiny_voice: Path, tmp_path: Path, monkeypatch: p
         (["hello", "--temperature", "0"], b"", 2, "temperature is 0.0, expected above 0"),
         (["hello", "--voice", "nobody"], b"", 2, "voice 'nobody' is neither"),
         (["hello", "--set", "talker.thread=1"], b"", 6, "did you mean 'talker.threads'?"),
+        (["hello", "--set", "limits.max_text_letters=4"], b"", 2, "5 letters are more than the 4"),
         (["hello", "--set", "talker"], b"", 2, "expected NAME=VALUE"),
         (["hello", "--deploy-profile", "egde"], b"", 6, "did you mean 'edge'?"),
     ],

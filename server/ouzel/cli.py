@@ -119,8 +119,9 @@ def say(
 
     if output is None and not play:
         raise RequestError("where to? give -o FILE, --play, or both", param="output")
-    words = check_text(_read_stdin() if text in (None, "-") else text, param="text")
     folder, deployment = find_voice(voice or DEFAULT_VOICE), _deployment(profile, file, settings)
+    longest = deployment.config.limits.max_text_letters
+    words = check_text(_read_stdin(longest) if text in (None, "-") else text, longest=longest, param="text")
 
     starting = InitTimeline("say")
     with starting.phase("import torch"):
@@ -215,13 +216,13 @@ def _loudspeaker(sample_rate: int) -> Iterator[Sink]:
         raise OutputError(f"no sound device can be played on: {error}", param="play") from error
 
 
-def _read_stdin() -> str:
-    from ouzel.text.limits import LONGEST_TEXT, decode_text
+def _read_stdin(longest: int) -> str:
+    from ouzel.text.limits import decode_text
 
-    most = 4 * LONGEST_TEXT + 3  # bytes, with a byte order mark
+    most = 4 * longest + 3  # bytes, with a byte order mark
     data = sys.stdin.buffer.read(most + 1)
     if len(data) > most:
-        raise TextTooLongError(f"text: standard input has more than {LONGEST_TEXT} letters", param="text")
+        raise TextTooLongError(f"text: standard input has more than {longest} letters", param="text")
     return decode_text(data, param="text")
 
 
