@@ -66,7 +66,7 @@ class TalkerCore:
         stats: Stats = NULL,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """:param schedule: of requests that ask for no other; its smallest chunk is also theirs"""
+        """:param schedule: of requests that ask for no other"""
         self._talker = side.talker
         self._predictor = side.predictor
         self._config = side.config.talker
