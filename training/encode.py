@@ -1,4 +1,4 @@
-"""The talker's training set: every sentence's tokens, codes, phones and letter positions, in one small file."""
+"""The talker's training set: every sentence's tokens, codes, phones and letter positions, in small files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ def main() -> None:
     parser.add_argument("codec", type=Path, help="checkpoint of train_latent.py")
     parser.add_argument("tokenizer", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--first", type=int, default=0, help="first shard")
+    parser.add_argument("--last", type=int, default=10_000, help="one past the last shard")
     args = parser.parse_args()
     torch.set_num_threads(1)
     codec = Codec()
     codec.load_state_dict(torch.load(args.codec, weights_only=True)["codec"])
     tokenizer = TextTokenizer(args.tokenizer)
-    speech = shards.load(args.data, sound=False)
+    speech = shards.load(args.data, False, args.first, args.last)
     codes, phones, letters, tokens, token_ends, sizes = [], [], [], [], [], []
     for i, text in enumerate(speech.texts):
         first, last = int(speech.starts[i]), int(speech.starts[i + 1])

@@ -46,18 +46,18 @@ class Speech:
         return out
 
 
-def load(data: Path, sound: bool, limit: int = 10_000, shard: int = 500) -> Speech:
-    """All finished shards (those with sound only, when it is asked for)."""
+def load(data: Path, sound: bool, first: int = 0, last: int = 10_000, shard: int = 500) -> Speech:
+    """The finished shards from `first` to before `last` (those with sound only, when it is asked for)."""
     lines = (data / "train.jsonl").read_text().splitlines()
     texts, frames, zs, phones, pcms = [], [], [], [], []
     for path in sorted(data.glob("[0-9]*.npz")):
-        if "partial" in path.name or len(zs) >= limit:
+        if "partial" in path.name or not first <= int(path.stem) < last:
             continue
         parts = np.load(path)
         if sound and "pcm" not in parts:
             continue
-        first = int(path.stem) * shard
-        texts += [json.loads(line)["text"] for line in lines[first : first + len(parts["frames"])]]
+        line = int(path.stem) * shard
+        texts += [json.loads(text)["text"] for text in lines[line : line + len(parts["frames"])]]
         frames.append(parts["frames"])
         zs.append(parts["z"])
         phones.append(parts["phones"])

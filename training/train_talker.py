@@ -42,13 +42,16 @@ class Corpus:
     letters: list[np.ndarray]
 
     @classmethod
-    def load(cls, path: Path) -> Corpus:
-        parts = np.load(path)
-        token_cuts, frame_cuts = np.cumsum(parts["sizes"], axis=0)[:-1].T
-        return cls(
-            *(np.split(parts[name], token_cuts) for name in ("tokens", "token_ends")),
-            *(np.split(parts[name], frame_cuts) for name in ("codes", "phones", "letters")),
-        )
+    def load(cls, folder: Path) -> Corpus:
+        """All files of `folder` together."""
+        whole = cls([], [], [], [], [])
+        for path in sorted(folder.glob("[0-9]*.npz")):
+            parts = np.load(path)
+            token_cuts, frame_cuts = np.cumsum(parts["sizes"], axis=0)[:-1].T
+            for name in ("tokens", "token_ends", "codes", "phones", "letters"):
+                cuts = token_cuts if name.startswith("token") else frame_cuts
+                getattr(whole, name).extend(np.split(parts[name], cuts))
+        return whole
 
 
 @dataclass(slots=True)
@@ -206,7 +209,7 @@ def batches(corpus: Corpus, rng: np.random.Generator, rows: int) -> list[np.ndar
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("corpus", type=Path)
+    parser.add_argument("corpus", type=Path, help="folder of encode.py's files, looked at again after every pass")
     parser.add_argument("tokenizer", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
@@ -249,6 +252,7 @@ def main() -> None:
     begin, shown = time.monotonic(), np.zeros(4)
     while (elapsed := time.monotonic() - begin) < args.minutes * 60:
         if not queue:
+            corpus = Corpus.load(args.corpus)
             queue, epoch = batches(corpus, rng, args.rows), epoch + 1
         done = elapsed / (args.minutes * 60)
         for group in optimizer.param_groups:
