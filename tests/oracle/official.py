@@ -57,8 +57,8 @@ def tokenize(folder: Path, texts: tuple[str, ...]) -> list[Tensor]:
 
 
 def _processor(folder: Path) -> Any:
-    # With the flag that the package sets; it changes no token of Qwen2's.
-    return AutoProcessor.from_pretrained(folder, fix_mistral_regex=True)
+    # Without the package's flag, which depends on where a large vocabulary lies (docs/fidelity.md).
+    return AutoProcessor.from_pretrained(folder, fix_mistral_regex=False)
 
 
 @torch.inference_mode()
