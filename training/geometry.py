@@ -42,7 +42,7 @@ CONFIG = {
     "architectures": ["Qwen3TTSForConditionalGeneration"],
     "model_type": "qwen3_tts",
     "tokenizer_type": "qwen3_tts_tokenizer_12hz",
-    "tts_model_size": "9m",
+    "tts_model_size": "0b6",  # the published mark of a voice that takes no instruction
     "tts_model_type": "custom_voice",
     "im_start_token_id": TEXT_VOCAB - 5,
     "im_end_token_id": TEXT_VOCAB - 4,
