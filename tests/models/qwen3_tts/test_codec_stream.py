@@ -10,6 +10,7 @@ from torch import Tensor
 
 import tiny_codec
 from ouzel.errors import EngineError
+from ouzel.models.qwen3_tts import packed_linear
 from ouzel.models.qwen3_tts.codec_config import CodecDecoderConfig
 from ouzel.models.qwen3_tts.codec_decoder import CodecDecoder
 from ouzel.models.qwen3_tts.codec_stream import StreamingDecoder
@@ -48,6 +49,12 @@ def test_any_cut_gives_the_samples_of_one_pass(chunks: list[int], skipped: int) 
     with torch.inference_mode():
         whole = tiny_decoder()(codes)
     torch.testing.assert_close(decode(codes, chunks), whole, rtol=0, atol=BAR / 10)
+
+
+def test_samples_are_the_same_without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_linear, "_available", lambda: False)
+    plain = StreamingDecoder(tiny_decoder())
+    torch.testing.assert_close(decode(CODES, even(25), plain), decode(CODES, even(25)), rtol=0, atol=BAR / 10)
 
 
 def test_interleaved_streams_do_not_disturb_each_other() -> None:

@@ -79,10 +79,9 @@ def test_each_trait_matters(
     assert strayed(decoder(CODES)) > BROKEN
 
 
-@pytest.mark.parametrize("window", [36, 71, 73, 8000])
+@pytest.mark.parametrize("window", [71, 73, 8000])
 def test_the_window_matters_to_a_frame(window: int) -> None:
-    off_by = strayed(tiny_decoder(sliding_window=window)(CODES))
-    assert off_by > (BROKEN if window in (36, 8000) else BROKEN / 100)
+    assert strayed(tiny_decoder(sliding_window=window)(CODES)) > BROKEN
 
 
 def test_the_state_itself_is_right() -> None:
