@@ -3,7 +3,7 @@
 python tests/oracle/make_codec_goldens.py tests/oracle/golden/codec.safetensors
 """
 
-# ruff: noqa: T201, E402
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse

@@ -3,7 +3,7 @@
 PYTHONPATH=server python tests/oracle/run_full_codec.py --frames 100
 """
 
-# ruff: noqa: T201, E402
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
