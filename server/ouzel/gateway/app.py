@@ -1,0 +1,172 @@
+"""The server's routes, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from importlib.resources import files
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import WebSocketRoute
+
+from ouzel import __version__
+from ouzel.config.schema import DeployConfig
+from ouzel.errors import NotFoundError, NotReadyError, OuzelError
+from ouzel.gateway.api_key import ApiKey
+from ouzel.gateway.doors import CountedDoor, KeyDoor, MethodDoor, OriginDoor, RequestIdDoor
+from ouzel.gateway.gone import ClientGone
+from ouzel.gateway.metrics import Metrics
+from ouzel.gateway.prometheus import CONTENT_TYPE
+from ouzel.gateway.replies import Json, error_reply, http_error_reply
+from ouzel.gateway.rest import SpeechEndpoint
+from ouzel.gateway.schemas import SPEECH_SCHEMA
+from ouzel.gateway.sockets import SocketEndpoint
+from ouzel.gateway.speaker import Speaker
+from ouzel.gateway.speech import Desk
+from ouzel.gateway.timing import StepLog
+
+__all__ = ["create_app"]
+
+_GONE = 499  # nginx's word for a client that has left; nobody reads it
+_BUILT = int(time.time())
+
+
+def create_app(
+    speaker: Speaker, config: DeployConfig, *, key: ApiKey | None = None, stopping: asyncio.Event | None = None
+) -> FastAPI:
+    """The server around a speaker, which may still be loading.
+
+    :param key: what callers of `/v1` must know; None lets everyone in
+    :param stopping: set when the server is about to stop, so that sockets are closed while they still can be
+    """
+    metrics = Metrics()
+    desk = Desk(speaker, metrics)
+    steps = StepLog()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        yield
+        desk.close()
+
+    app = FastAPI(
+        title="Ouzel", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    _add_speech(app, desk, config, steps, stopping or asyncio.Event())
+    _add_listings(app, desk, steps)
+    _add_condition(app, speaker, metrics)
+    _add_errors(app)
+    # The last one added is the first to be passed.
+    app.add_middleware(CountedDoor, most=config.gateway.max_sockets, metrics=metrics)
+    app.add_middleware(KeyDoor, key=key)
+    app.add_middleware(MethodDoor)
+    app.add_middleware(OriginDoor, origins=config.gateway.cors_origins)
+    app.add_middleware(RequestIdDoor)
+    return app
+
+
+def _add_speech(app: FastAPI, desk: Desk, config: DeployConfig, steps: StepLog, stopping: asyncio.Event) -> None:
+    speech = SpeechEndpoint(desk, config, steps)
+    socket = SocketEndpoint(desk, config, stopping)
+
+    @app.post("/v1/audio/speech", response_class=Response, openapi_extra=SPEECH_SCHEMA)
+    async def create_speech(request: Request) -> Response:
+        """Speak a text, in OpenAI's form."""
+        return await speech(request)
+
+    app.router.routes.append(WebSocketRoute("/v1/audio/speech/stream", socket.__call__))
+
+
+def _add_listings(app: FastAPI, desk: Desk, steps: StepLog) -> None:
+    def model(name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": _BUILT, "owned_by": "ouzel"}
+
+    @app.get("/v1/models")
+    async def list_models() -> Json:
+        """The models that are loaded."""
+        return Json({"object": "list", "data": [model(desk.speaker.model)]})
+
+    @app.get("/v1/models/{name:path}")
+    async def get_model(name: str) -> Json:
+        """One of them."""
+        if name != desk.speaker.model:
+            raise NotFoundError(f"model: {name!r} is not loaded; {desk.speaker.model!r} is", param="model")
+        return Json(model(name))
+
+    @app.get("/v1/audio/voices")
+    async def list_voices() -> Json:
+        """The voices, OpenAI's names among them."""
+        desk.check_ready()
+        return Json(desk.voices.listing())
+
+    @app.get("/v1/audio/steps/{request_id}")
+    async def get_steps(request_id: str) -> Json:
+        """Where the milliseconds of a request's chunks went; the latest requests are kept."""
+        if (record := steps.find(request_id)) is None:
+            raise NotFoundError(f"request {request_id!r} is not among the latest ones", param="request_id")
+        return Json({"object": "list", "request_id": request_id, "data": [timing.to_json() for timing in record]})
+
+
+def _add_condition(app: FastAPI, speaker: Speaker, metrics: Metrics) -> None:
+    page = files("ouzel.gateway").joinpath("demo.html").read_text(encoding="utf-8")
+
+    @app.get("/health")
+    async def health() -> Json:
+        """Whether the server's loop is alive, and what its stages do."""
+        now = speaker.health()
+        return Json({"status": "ok", "speech": now.state.value, "detail": now.detail, **now.facts})
+
+    @app.get("/ready")
+    async def ready() -> Json:
+        """Whether a request makes sense now."""
+        now = speaker.health()
+        if not now.serving:
+            raise NotReadyError(f"Loading model: {now.detail}" if now.detail else "Loading model")
+        return Json({"status": "ready"})
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics_page() -> Response:
+        """Prometheus's text format."""
+        metrics.loaded = {(speaker.model,): float(speaker.health().serving)}
+        return Response(metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+
+    @app.get("/version")
+    async def versions() -> Json:
+        """What runs here."""
+        return Json({"version": __version__, "python": platform.python_version(), "torch": version("torch")})
+
+    @app.get("/", include_in_schema=False)
+    async def front(request: Request) -> Response:
+        if "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(page, headers={"Cache-Control": "no-cache", "Vary": "Accept"})
+        return PlainTextResponse(f"Ouzel {__version__} speaks at POST /v1/audio/speech\n", headers={"Vary": "Accept"})
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(OuzelError)
+    async def ours(_: Request, error: OuzelError) -> Response:
+        return error_reply(error)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        said = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} isn't possible here"}
+        return http_error_reply(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return http_error_reply(400, str(error.errors()[0]["msg"]))
+
+    @app.exception_handler(ClientGone)
+    async def gone(_: Request, error: ClientGone) -> Response:
+        return Response(status_code=_GONE)
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_: Request, error: Exception) -> Response:
+        return http_error_reply(500, "a fault inside the server; its log says more")

@@ -1,0 +1,68 @@
+"""Errors as clients see them: one JSON object for every kind, over HTTP and inside a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import Response
+
+from ouzel.errors import (
+    AuthError,
+    BusyError,
+    NotFoundError,
+    NotReadyError,
+    OuzelError,
+    RequestError,
+)
+
+__all__ = ["Json", "error_body", "error_code", "error_reply", "http_error_reply"]
+
+_CODES: tuple[tuple[type[OuzelError], str], ...] = (
+    (RequestError, "invalid_request_error"),
+    (AuthError, "authentication_error"),
+    (NotFoundError, "not_found_error"),
+    (BusyError, "rate_limit_error"),
+    (NotReadyError, "unavailable_error"),
+)
+_OF_STATUS = {403: "permission_error", 404: "not_found_error", 429: "rate_limit_error", 503: "unavailable_error"}
+_INTERNAL = "server_error"
+_RETRY_AFTER_S = 1
+
+
+class Json(Response):
+    """JSON in ASCII: half a surrogate pair in a client's own words must not break the answer about them."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def error_code(error: OuzelError) -> str:
+    """The kind of an error, for programs."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
+
+
+def error_body(error: OuzelError) -> dict[str, object]:
+    return _body(str(error), error_code(error), error.param, error.status)
+
+
+def error_reply(error: OuzelError) -> Json:
+    """The reply to a request that failed before any of its audio was sent."""
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if isinstance(error, BusyError | NotReadyError) else {}
+    if isinstance(error, AuthError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return Json(error_body(error), error.status, headers)
+
+
+def http_error_reply(status: int, message: str | None = None, headers: Mapping[str, str] | None = None) -> Json:
+    """The reply to what HTTP itself refuses: no such route, no such method, too large a body."""
+    kind = _OF_STATUS.get(status, "invalid_request_error" if status < 500 else _INTERNAL)
+    return Json(_body(message or HTTPStatus(status).phrase, kind, None, status), status, dict(headers or {}))
+
+
+def _body(message: str, kind: str, param: str | None, status: int) -> dict[str, object]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": status}}

@@ -1,0 +1,226 @@
+"""A session of speech over two-way messages: one task reads, while another speaks the utterances in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from ouzel.config.schema import DeployConfig
+from ouzel.errors import BusyError, OuzelError, RequestError
+from ouzel.gateway.dialect import (
+    AudioDone,
+    AudioPiece,
+    AudioStart,
+    Cancel,
+    Close,
+    Command,
+    Configure,
+    EndOfText,
+    Event,
+    Fault,
+    Message,
+    NativeDialect,
+    PieceTiming,
+    SessionCreated,
+    SessionDone,
+    Text,
+)
+from ouzel.gateway.speech import Desk, Piece, Speech
+from ouzel.gateway.utterance import UtteranceInWork
+from ouzel.gateway.wishes import SessionConfig, Wish
+from ouzel.scheduling.deadlines import ProgressDeadline
+from ouzel.stages.core import FinishReason
+from ouzel.stats.phases import Phase
+
+__all__ = ["NORMAL", "Session"]
+
+#: close codes of a WebSocket
+NORMAL, GOING_AWAY = 1000, 1001
+
+_MOST_UTTERANCES = 8  # that haven't ended, in one session
+
+
+class Session:
+    """One client's session. It ends with a close code, or with what `receive` or `send` raised."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        config: DeployConfig,
+        session_id: str,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+        stopping: asyncio.Event,
+    ) -> None:
+        self._desk = desk
+        self._config = config
+        self._id = session_id
+        self._receive = receive
+        self._send_message = send
+        self._stopping = stopping
+        self._dialect = NativeDialect()
+        self._wish: Wish | None = None
+        #: those that haven't ended, by number; the oldest is the one that speaks
+        self._unfinished: dict[int, UtteranceInWork] = {}
+        self._queue: asyncio.Queue[UtteranceInWork | None] = asyncio.Queue()
+        self._newest = -1
+        self._idle = ProgressDeadline(config.gateway.idle_s, desk.clock)
+
+    async def run(self) -> int:
+        """Serve the client until one side ends it.
+
+        :raises TimeoutError: when the client takes no audio
+        """
+        roles = [self._read(), self._speak_all(), self._watch_idle(), self._watch_stop()]
+        tasks = [asyncio.ensure_future(role) for role in roles]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return next(task for task in tasks if task in done).result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self) -> int:
+        while True:
+            message = await self._receive()
+            self._idle.progress()
+            try:
+                await self._obey(self._dialect.receive(message))
+            except OuzelError as error:
+                await self._send(Fault(error))
+
+    async def _speak_all(self) -> int:
+        while (utterance := await self._queue.get()) is not None:
+            done = await self._speak_one(utterance)
+            del self._unfinished[utterance.index]
+            if utterance.stopped_at is not None:
+                self._desk.metrics.cancelled(self._desk.clock() - utterance.stopped_at)
+            await self._send(done)
+        await self._send(SessionDone(self._newest + 1))
+        return NORMAL
+
+    async def _watch_idle(self) -> int:
+        while not self._idle.expired:
+            await asyncio.sleep(self._idle.remaining_s)
+            if any(utterance.text.ended for utterance in self._unfinished.values()):
+                self._idle.progress()  # it is the client who waits; the stages have deadlines of their own
+        await self._send(Fault(RequestError(f"nothing happened for {self._config.gateway.idle_s:g} s")))
+        return GOING_AWAY
+
+    async def _watch_stop(self) -> int:
+        await self._stopping.wait()
+        return GOING_AWAY
+
+    async def _obey(self, command: Command) -> None:
+        match command:
+            case Configure(config):
+                await self._configure(config)
+            case Text(index, text):
+                await self._feed(index, text)
+            case EndOfText(index):
+                await self._feed(index, "")
+                self._end_text(index)
+            case Cancel(index):
+                for utterance in list(self._unfinished.values()):
+                    if index in (None, utterance.index):
+                        utterance.stop(self._desk.clock())
+            case Close():
+                for index in self._unfinished:
+                    self._end_text(index)
+                self._queue.put_nowait(None)
+
+    async def _configure(self, config: SessionConfig) -> None:
+        self._desk.check_ready()
+        if config.respond:
+            raise RequestError("respond: no language model is served here", param="respond")
+        voices, rate = self._desk.voices, self._desk.speaker.sample_rate
+        first = self._wish is None
+        self._wish = config.wish(config.format, voices, rate, format_param="format")
+        if first:
+            await self._send(SessionCreated(self._id, voices.names, rate))
+
+    async def _feed(self, index: int, text: str) -> None:
+        """Text of an utterance; what comes for one that has ended is dropped."""
+        if index > self._newest:
+            await self._begin(index)
+        if (utterance := self._unfinished.get(index)) is not None:
+            try:
+                utterance.text.feed(text)
+            except RequestError as error:
+                utterance.stop(self._desk.clock(), error)
+
+    async def _begin(self, index: int) -> None:
+        if self._wish is None:
+            raise RequestError("type: session.config must be accepted first", param="type")
+        self._newest = index
+        if len(self._unfinished) >= _MOST_UTTERANCES:
+            error = BusyError(f"{_MOST_UTTERANCES} utterances of this session wait already; let one end first")
+            await self._send(_ended(index, FinishReason.ERROR, None, error))
+            return
+        utterance = UtteranceInWork(index, self._wish, self._config.limits.max_text_letters)
+        self._unfinished[index] = utterance
+        self._queue.put_nowait(utterance)
+
+    def _end_text(self, index: int) -> None:
+        if (utterance := self._unfinished.get(index)) is not None:
+            utterance.text.end()
+
+    async def _speak_one(self, utterance: UtteranceInWork) -> AudioDone:
+        """Speak it to its end, whatever that is."""
+        reason, fault = FinishReason.STOP, None
+        try:
+            await utterance.run(asyncio.ensure_future(self._speak(utterance)))
+            if utterance.stopped_at is not None:
+                reason, fault = FinishReason.CANCELLED, utterance.fault
+            elif utterance.speech is not None and utterance.speech.end is not None:
+                reason = utterance.speech.end.reason
+        except OuzelError as error:
+            fault = error
+        return _ended(utterance.index, reason if fault is None else FinishReason.ERROR, utterance.speech, fault)
+
+    async def _speak(self, utterance: UtteranceInWork) -> None:
+        async with aclosing(utterance.text.sentences()) as sentences:
+            first = await anext(sentences, None)
+            if first is None:
+                return
+            speech = utterance.speech = self._desk.say(utterance.wish, _with_first(first, sentences))
+            async with aclosing(speech.pieces()) as pieces:
+                started = False
+                async for piece in pieces:
+                    if piece.data and not started:
+                        started = True
+                        shape = utterance.wish.shape
+                        await self._send(AudioStart(utterance.index, shape.format.name, shape.sample_rate))
+                    await self._send_piece(utterance, piece)
+
+    async def _send_piece(self, utterance: UtteranceInWork, piece: Piece) -> None:
+        began = time.perf_counter_ns()
+        if piece.data:
+            await self._send(AudioPiece(piece.data))
+        if utterance.wish.timing and piece.timing.frames:
+            phases = {**piece.timing.phases, Phase.SEND: time.perf_counter_ns() - began}
+            await self._send(PieceTiming(utterance.index, replace(piece.timing, phases=phases)))
+
+    async def _send(self, event: Event) -> None:
+        """Hand an event to the client.
+
+        :raises TimeoutError: when it takes nothing for too long
+        """
+        async with asyncio.timeout(self._config.gateway.send_deadline_s):
+            await self._send_message(self._dialect.send(event))
+        self._idle.progress()
+
+
+async def _with_first(first: str, rest: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+    yield first
+    async for sentence in rest:
+        yield sentence
+
+
+def _ended(index: int, reason: FinishReason, speech: Speech | None, error: OuzelError | None = None) -> AudioDone:
+    frames, audio_ms = (speech.frames, speech.audio_ms) if speech else (0, 0.0)
+    return AudioDone(utterance=index, reason=reason, frames=frames, audio_ms=audio_ms, error=error)
