@@ -1,0 +1,212 @@
+"""Engine cores without a model, for processes that start in a moment. A request's `instruct` says what goes wrong.
+
+The talker makes one frame for each letter, whose codes are the frame's number; code2wav makes sound of these numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ouzel.config.schema import DeployConfig
+from ouzel.errors import CheckpointError, EngineError, OuzelError, RequestError
+from ouzel.scheduling import ChunkSchedule, Credits
+from ouzel.stages.core import (
+    CodesChunk,
+    DecodeRequest,
+    FinishReason,
+    Grant,
+    SamplesChunk,
+    TalkerItem,
+    TalkerRequest,
+)
+from ouzel.stats.phases import Phase
+from ouzel.stats.steps import NULL, Stats
+from ouzel.stats.timeline import InitTimeline
+
+SAMPLES = 1920
+AT_ONCE = 4
+
+
+@dataclass(eq=False)
+class Voice:
+    """One utterance of the fake talker."""
+
+    request: TalkerRequest
+    schedule: ChunkSchedule
+    credits: Credits
+    knobs: dict[str, float]
+    unsent: list[int] = field(default_factory=list)
+    sent: int = 0
+    sequence: int = 0
+
+    @property
+    def frames(self) -> int:
+        return min(len(self.request.text or ""), self.request.max_frames)
+
+    @property
+    def over(self) -> bool:
+        return self.credits.made >= self.frames
+
+
+class FakeTalker:
+    """`instruct`: pace=S seconds a frame; refuse; fault=N, die=N, hang=N at frame N."""
+
+    def __init__(self, config: DeployConfig, stats: Stats) -> None:
+        self.stats = stats
+        self._schedule = ChunkSchedule(config.talker.chunk_frames)
+        self._voices: dict[int, Voice] = {}
+        self._endings: list[CodesChunk] = []
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._endings or self._speaking())
+
+    def add(self, request: TalkerRequest) -> None:
+        knobs = dict(_knob(word) for word in (request.instruct or "").split())
+        if "refuse" in knobs:
+            raise RequestError("the fake talker refuses", param="instruct")
+        if request.slot in self._voices:
+            raise EngineError(f"slot {request.slot} is taken")
+        schedule = ChunkSchedule(request.chunk_frames) if request.chunk_frames else self._schedule
+        self._voices[request.slot] = Voice(request, schedule, Credits(request.granted_frames), knobs)
+
+    def feed(self, slot: int, item: TalkerItem) -> None:
+        voice = self._voices.get(slot)
+        if voice is not None and voice.request.epoch == item.epoch and isinstance(item, Grant):
+            voice.credits.grant(item.frames)
+
+    def abort(self, slot: int) -> None:
+        voice = self._voices.pop(slot, None)
+        if voice is not None:
+            voice.unsent.clear()
+            self._endings.append(_chunk(voice, FinishReason.CANCELLED))
+
+    def step(self) -> list[CodesChunk]:
+        with self.stats.step():
+            out, self._endings = self._endings, []
+            for voice in self._speaking():
+                out += self._speak(voice)
+            return out
+
+    def close(self) -> None:
+        self._voices.clear()
+
+    def _speaking(self) -> list[Voice]:
+        return [voice for voice in list(self._voices.values())[:AT_ONCE] if voice.over or voice.credits.available]
+
+    def _speak(self, voice: Voice) -> list[CodesChunk]:
+        frame, knobs = voice.credits.made, voice.knobs
+        with self.stats.phase(Phase.BACKBONE):
+            time.sleep(knobs.get("pace", 0.0))
+        if knobs.get("die") == frame:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if knobs.get("hang") == frame:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if knobs.get("fault") == frame:
+            return [self._end(voice, FinishReason.ERROR, EngineError("the fake talker fails"))]
+        if not voice.over:
+            voice.unsent.append(frame)
+            voice.credits.made += 1
+            self.stats.made(1)
+        if voice.over:
+            cut = len(voice.request.text or "") > voice.request.max_frames
+            return [self._end(voice, FinishReason.LENGTH if cut else FinishReason.STOP)]
+        due = voice.schedule.due(voice.sent, voice.credits.made)
+        return [_chunk(voice)] if due else []
+
+    def _end(self, voice: Voice, finish: FinishReason, fault: OuzelError | None = None) -> CodesChunk:
+        del self._voices[voice.request.slot]
+        return _chunk(voice, finish, fault)
+
+
+def _chunk(voice: Voice, finish: FinishReason | None = None, fault: OuzelError | None = None) -> CodesChunk:
+    frames, voice.unsent = voice.unsent, []
+    voice.sent += len(frames)
+    voice.sequence += 1
+    return CodesChunk(
+        slot=voice.request.slot,
+        epoch=voice.request.epoch,
+        sequence=voice.sequence - 1,
+        codes=np.array(frames, np.uint16).reshape(-1, 1).repeat(4, axis=1),
+        finish=finish,
+        fault=fault,
+        phases={Phase.BACKBONE: 1_000_000 * len(frames)},
+        put_ns=time.monotonic_ns(),
+    )
+
+
+class FakeCode2Wav:
+    """Sound of 1,920 samples a frame, each the frame's number / 65,536."""
+
+    def __init__(self, stats: Stats) -> None:
+        self.stats = stats
+        self._epochs: dict[int, int] = {}
+        self._queue: deque[CodesChunk] = deque()
+        self._sent: dict[int, int] = {}
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, request: DecodeRequest) -> None:
+        if request.slot in self._epochs:
+            raise EngineError(f"slot {request.slot} is taken")
+        self._epochs[request.slot] = request.epoch
+
+    def feed(self, slot: int, item: CodesChunk) -> None:
+        if self._epochs.get(slot) == item.epoch:
+            self.stats.record(Phase.HOP, time.monotonic_ns() - item.put_ns)
+            self._queue.append(item)
+
+    def abort(self, slot: int) -> None:
+        self._epochs.pop(slot, None)
+        self._queue = deque(chunk for chunk in self._queue if chunk.slot != slot)
+
+    def step(self) -> list[SamplesChunk]:
+        with self.stats.step():
+            chunk = self._queue.popleft()
+            if chunk.last:
+                del self._epochs[chunk.slot]
+            self.stats.made(chunk.frames)
+            return [
+                SamplesChunk(
+                    slot=chunk.slot,
+                    epoch=chunk.epoch,
+                    sequence=chunk.sequence,
+                    samples=(chunk.codes[:, 0] / np.float32(65536)).astype(np.float32).repeat(SAMPLES),
+                    frames=chunk.frames,
+                    finish=chunk.finish,
+                    fault=chunk.fault,
+                    phases={**chunk.phases, Phase.CODEC: 100_000 * chunk.frames},
+                    put_ns=time.monotonic_ns(),
+                )
+            ]
+
+    def close(self) -> None:
+        self._queue.clear()
+
+
+def _knob(word: str) -> tuple[str, float]:
+    name, _, value = word.partition("=")
+    return name, float(value or 0)
+
+
+def talker(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> FakeTalker:
+    with timeline.phase("load fake talker"):
+        if (folder / "torn").exists():
+            raise CheckpointError("model.safetensors is torn")
+        if (folder / "stuck").exists():
+            signal.pause()
+    return FakeTalker(config, stats)
+
+
+def code2wav(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> FakeCode2Wav:
+    with timeline.phase("load fake codec"):
+        return FakeCode2Wav(stats)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ouzel.errors
+from ouzel.errors import EngineError, RequestError
+from ouzel.stages import messages
+from ouzel.stages.core import Grant, SamplingWishes, TalkerRequest, TextPiece
+from ouzel.stages.messages import (
+    Abort,
+    Attach,
+    Beat,
+    Credit,
+    Fault,
+    Message,
+    Ready,
+    Setup,
+    Speak,
+    StageRole,
+    StatsReply,
+    Text,
+    decode,
+    encode,
+)
+from ouzel.stats.timeline import Span
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+numbers = st.integers(0, 2**40)
+#: those whose fields say it all; settings and snapshots are JSON by contract, and hypothesis would draw any object
+KINDS = [kind for kind in messages._BY_NAME.values() if kind not in (Setup, StatsReply)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_message_arrives_as_it_was_sent(kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(st.from_type(kind))
+    assert repr(decode(encode(message))) == repr(message), "by repr: NaN is not itself"
+
+
+def test_settings_and_snapshots_arrive() -> None:
+    reply = StatsReply(({"process": "talker", "inside": {"hop": {"count": 1}}},))
+    assert decode(encode(reply)) == reply
+    setup = Setup(StageRole.SPEECH, "/voices/ü", {"talker.threads": 1, "talker.cpus": None}, 1, 0, (0, 1), True, 5)
+    assert decode(encode(setup)) == setup
+
+
+def test_a_request_keeps_its_types() -> None:
+    request = TalkerRequest(
+        slot=1,
+        epoch=2,
+        text="Grüße, 你好\n\x00",
+        max_frames=3,
+        granted_frames=4,
+        sampling=SamplingWishes(temperature=1, seed=1 << 62),
+        chunk_frames=(2, 4),
+    )
+    arrived = decode(encode(Speak(request)))
+    assert arrived == Speak(request)
+    assert isinstance(arrived, Speak)
+    assert type(arrived.request.sampling.temperature) is float
+
+
+@given(texts, numbers)
+def test_pieces_credits_and_spans_arrive(text: str, number: int) -> None:
+    for message in (
+        Text(3, TextPiece(number, text, last=True)),
+        Credit(3, Grant(1, number, 2.5)),
+        Credit(3, Grant(1, number)),
+        Ready((Span("talker", text, number, 1),)),
+    ):
+        assert decode(encode(message)) == message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'["Speak"]',
+        b'["Abort",1]',
+        b'["Abort",1,2,3]',
+        b'["Abort",1,"2"]',
+        b'["Attach","sideways"]',
+        b'["Popen","rm"]',
+        b'["Beat",true]',
+        b"\xff",
+    ],
+)
+def test_what_is_no_message_is_an_error(data: bytes) -> None:
+    with pytest.raises(EngineError, match="no message"):
+        decode(data)
+
+
+def test_small_messages_stay_small() -> None:
+    assert encode(Abort(1, 2)) == b'["Abort",1,2]'
+    assert encode(Beat(7)) == b'["Beat",7]'
+    assert encode(Attach("input")) == b'["Attach","input"]'
+
+
+@pytest.mark.parametrize("name", ouzel.errors.__all__)
+def test_an_error_crosses_with_its_kind_and_field(name: str) -> None:
+    error = getattr(ouzel.errors, name)("what went wrong", param="voice")
+    again = Fault.of(error).error()
+    assert (type(again), str(again), again.param) == (type(error), "what went wrong", "voice")
+
+
+def test_a_fault_of_another_tree_is_an_engine_error() -> None:
+    assert isinstance(Fault.of(RequestError("x")).error(), RequestError)
+    with pytest.raises(EngineError, match="SystemExit"):
+        Fault("SystemExit", "bye").error()
