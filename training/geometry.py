@@ -60,6 +60,8 @@ CONFIG = {
         "attention_bias": False,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10_000.0,
+        # read by the official package alone: its three sections see equal positions in speech
+        "rope_scaling": {"interleaved": True, "mrope_section": [12, 10, 10], "rope_type": "default"},
         "max_position_embeddings": 4096,
         "vocab_size": CODES + 1024,
         "text_vocab_size": TEXT_VOCAB,
