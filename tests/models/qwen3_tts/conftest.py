@@ -1,8 +1,6 @@
-"""The recipes in tests/oracle are shared with scripts that run in another environment; tests import them from there."""
-
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
+# The tiny geometries gain nothing from a second thread, and on a busy machine its barriers cost minutes.
+torch.set_num_threads(1)

@@ -42,7 +42,7 @@ def test_streamed_waveform_is_the_official_one(chunk: int) -> None:
     torch.testing.assert_close(samples[:: tiny_codec.KEPT_EVERY], goldens()["decoder.samples"], rtol=0, atol=BAR)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.integers(0, 20))
 def test_any_cut_gives_the_samples_of_one_pass(chunks: list[int], skipped: int) -> None:
     codes = CODES.repeat(1, 1, 3)[..., skipped : skipped + sum(chunks)]
