@@ -1,0 +1,356 @@
+"""AsyncOmni: a voice, served by its stages.
+
+async with AsyncOmni(deploy_profile="edge") as omni:
+    async for chunk in omni.speak("The river keeps its own time."):
+        play(chunk.samples)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Literal, Self
+
+from ouzel.config import DeployConfig, load_config, probe_device
+from ouzel.errors import ConfigError, EngineError, NotReadyError, OuzelError, RequestError
+from ouzel.orchestrator.desk import Desk
+from ouzel.orchestrator.health import Health
+from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, DevicePace, describe, measure
+from ouzel.orchestrator.request import Wishes
+from ouzel.orchestrator.slots import Slots
+from ouzel.orchestrator.source import sentences_of
+from ouzel.orchestrator.speech import Speech
+from ouzel.orchestrator.stream import Stream
+from ouzel.orchestrator.voice import VoiceFacts
+from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, SchedulePlan, derive_overrides
+from ouzel.stages.core import SamplingWishes
+from ouzel.stages.launch import Launch, launch_process, launch_thread
+from ouzel.stages.messages import Setup
+from ouzel.stages.supervisor import StageState, Supervisor, SupervisorLimits
+from ouzel.stages.topology import StageSpec, flatten, topology
+from ouzel.stats.dump import FOLDER_VARIABLE, dump
+from ouzel.stats.snapshot import Snapshot
+from ouzel.stats.steps import NULL, Stats, StepStats
+from ouzel.stats.timeline import InitTimeline, Span
+from ouzel.text.voice_text import spoken_sentences
+
+__all__ = ["AsyncOmni", "Wishes"]
+
+log = logging.getLogger(__name__)
+
+#: An utterance of this length is what the plan is made for; a start delay is computed for each one's own.
+_TYPICAL_FRAMES = 125
+#: How often deadlines are looked at.
+_TICK_S = 0.25
+
+
+class AsyncOmni:
+    """Loads a voice when entered, and leaves no process when left."""
+
+    def __init__(
+        self,
+        *,
+        voice: str | Path | VoiceFacts = "joe",
+        deploy_profile: str | None = None,
+        deploy_config: str | Path | None = None,
+        settings: Mapping[str, object] | None = None,
+        config: DeployConfig | None = None,
+        step_stats: bool = False,
+        launch: Launch | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """
+        :param voice: a carried voice by its name, or a checkpoint folder
+        :param deploy_profile: a profile's name; excludes `deploy_config`, a file
+        :param settings: by dotted name, over both
+        :param config: settings that were loaded already, in place of these three
+        :param step_stats: count where the milliseconds go (`stats`)
+        :raises ConfigError: when the settings are wrong
+        :raises NotFoundError, CheckpointError: when there is no such voice, or its config is torn
+        """
+        if config is not None and (deploy_profile or deploy_config or settings):
+            raise ConfigError("config excludes deploy_profile, deploy_config and settings", param="config")
+        if config is None:
+            config = load_config(
+                ("qwen3_tts",),
+                deploy_profile=deploy_profile,
+                deploy_config=deploy_config,
+                flags=settings,
+                derived=derive_overrides(probe_device()).settings(),
+            ).config
+        self.voice = voice if isinstance(voice, VoiceFacts) else VoiceFacts.of(voice)
+        self.config = config
+        self._specs = topology(config, len(os.sched_getaffinity(0)))
+        self._limits = config.limits
+        if self.voice.letters_per_second is not None:
+            self._limits = replace(config.limits, letters_per_second=self.voice.letters_per_second)
+        self._stats_on = step_stats or bool(os.environ.get(FOLDER_VARIABLE))
+        self._stats: Stats = StepStats("orchestrator") if self._stats_on else NULL
+        self._slots = Slots(config.talker.max_num_seqs, config.limits.max_waiting)
+        names = [str(spec.role) for spec in self._specs]
+        self._desk = Desk(names, self._limits, self._slots, self._stats, clock)
+        self._stages = Supervisor(
+            self._specs,
+            self._setup,
+            self._desk,
+            self._supervisor_limits(),
+            launch or (launch_thread if config.orchestrator.in_process else launch_process),
+            clock=clock,
+            sleep=sleep,
+        )
+        self._desk.stages = self._stages
+        self._timeline = InitTimeline("orchestrator")
+        self._wanted = ChunkSchedule(config.talker.chunk_frames).with_minimum(config.talker.chunk_min_frames)
+        self._pace: DevicePace | None = None
+        self._plan: SchedulePlan | None = None
+        self._numbers = count(1)
+        self._readers: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+        self._state: Literal["stopped", "loading", "serving"] = "stopped"
+
+    @property
+    def sample_rate(self) -> int:
+        return self.voice.sample_rate
+
+    @property
+    def colocated(self) -> bool:
+        """Whether talker and code2wav take turns."""
+        return len(self._specs) == 1
+
+    def speak(
+        self,
+        text: str | AsyncIterable[str],
+        *,
+        speaker: str | None = None,
+        language: str | None = None,
+        instruct: str | None = None,
+        seed: int | None = None,
+        sampling: SamplingWishes | None = None,
+        streaming_layout: bool = False,
+        chunk_frames: Sequence[int] | None = None,
+        max_frames: int | None = None,
+        whole_pieces: bool = False,
+        request_id: str | None = None,
+    ) -> Speech:
+        """Begin to speak a text, in sentences; iterating gives its sound as it is made.
+
+        :param text: whole, or in pieces as they come
+        :param seed: the same seed and text give the same speech; excludes one in `sampling`
+        :param max_frames: of a sentence, in place of the limit that follows from its length
+        :param whole_pieces: each piece of the text is a sentence or more, and safe to speak whatever follows
+        :raises BusyError: when the queue is at its bound
+        :raises NotReadyError: while a stage isn't serving
+        :raises TextTooLongError: when the text has more letters than one request may have
+        :raises RequestError: when nothing in it can be said, or a wish is wrong; what only the voice's model knows
+            (speaker, language, sampling) is raised by the iteration
+        """
+        if self._state != "serving":
+            raise NotReadyError(f"the server is {self._state}")
+        self._stages.check_ready()
+        wishes = Wishes(
+            speaker=speaker,
+            language=language,
+            instruct=instruct,
+            sampling=_with_seed(sampling, seed),
+            streaming_layout=streaming_layout,
+            chunk_frames=self._chunk_frames(chunk_frames),
+            max_frames=_at_least_one(max_frames),
+        )
+        return self._open(text, wishes, request_id, whole_pieces=whole_pieces)
+
+    def abort(self, request_id: str) -> bool:
+        """End a request with `cancelled`; False when none of this name is open."""
+        found = [stream for stream in self._desk.streams.values() if stream.id == request_id]
+        for stream in found:
+            stream.abort()
+        return bool(found)
+
+    def health(self) -> Health:
+        """Its condition, without waiting."""
+        status = self._stages.status()
+        serving = all(one.state is StageState.READY for one in status.values())
+        return Health(
+            state=self._state if self._state != "serving" else "ready" if serving else "degraded",
+            stages=status,
+            open_requests=self._slots.taken,
+            most_requests=self.config.talker.max_num_seqs + self.config.limits.max_waiting,
+            placement="colocate" if self.colocated else "side_by_side",
+            pace=self._pace,
+            plan=self._plan,
+        )
+
+    async def stats(self) -> list[Snapshot]:
+        """Step statistics of every process that answers, now; empty where they are off."""
+        if not isinstance(self._stats, StepStats):
+            return []
+        return [*await self._desk.snapshots(), self._stats.snapshot()]
+
+    def timeline(self) -> tuple[Span, ...]:
+        """What the start took, process by process."""
+        return (*self._timeline.spans, *self._stages.spans)
+
+    async def __aenter__(self) -> Self:
+        """Start the stages, and speak a few words to nobody, to see how fast that is.
+
+        :raises OuzelError: what keeps a stage from its start.
+        """
+        self._state = "loading"
+        try:
+            with self._timeline.phase("start stages"):
+                await self._stages.start()
+            self._watch = asyncio.create_task(self._tick(), name="deadlines")
+            with self._timeline.phase("measure"):
+                await self._measure()
+        except BaseException:
+            await self._close()
+            raise
+        self._state = "serving"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        self._state = "stopped"
+        self._desk.close()
+        tasks = [*self._readers, *([self._watch] if self._watch else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stages.stop()
+        self._desk.close()
+        folder = os.environ.get(FOLDER_VARIABLE)
+        if folder and isinstance(self._stats, StepStats):
+            dump(self._stats.snapshot(), folder)
+
+    async def _measure(self) -> None:
+        try:
+            speech = self._open(PROBE_TEXT, Wishes(max_frames=PROBE_FRAMES), "probe")
+            self._pace = measure([chunk async for chunk in speech])
+        except RequestError as error:
+            log.warning("the pace isn't measured: this voice speaks no plain text: %s", error)
+            return
+        if self._pace is not None:
+            self._plan = self._pace.plan(self._wanted, _TYPICAL_FRAMES, colocated=self.colocated)
+            (log.warning if self._plan.reason else log.info)("%s", describe(self._pace, self._plan))
+
+    def _open(
+        self, text: str | AsyncIterable[str], wishes: Wishes, request_id: str | None, *, whole_pieces: bool = False
+    ) -> Speech:
+        sentences: list[str] | None = None
+        if isinstance(text, str):
+            longest = self._limits.max_text_letters
+            sentences = spoken_sentences(text, self.voice.text_mode, longest=longest, param="text")
+        largest = max(wishes.chunk_frames or self._wanted.sizes)
+        stream = self._desk.open(wishes, request_id or f"r{next(self._numbers)}", self.sample_rate, largest)
+        stream.start_delay_s = self._start_delay_s(sentences)
+        if sentences is None:
+            assert not isinstance(text, str)
+            self._read(stream, text, whole_pieces)
+        else:
+            for sentence in sentences:
+                stream.act(stream.request.sentence(sentence))
+            stream.act(stream.request.text_over())
+        return Speech(stream, asyncio.get_running_loop())
+
+    def _read(self, stream: Stream, pieces: AsyncIterable[str], whole: bool) -> None:
+        """Take the text as it comes; a source that fails ends the request."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._readers.discard(task)
+            if task.cancelled():
+                stream.abort()
+            elif (error := task.exception()) is not None:
+                fault = error if isinstance(error, OuzelError) else EngineError(f"the source of the text: {error!r}")
+                stream.act(stream.request.fail(fault))
+
+        async def read() -> None:
+            longest = self._limits.max_text_letters
+            async for sentence in sentences_of(pieces, self.voice.text_mode, longest, whole=whole):
+                stream.act(stream.request.sentence(sentence))
+                if stream.ended is not None:
+                    return
+            stream.act(stream.request.text_over())
+
+        task = asyncio.create_task(read(), name=f"text of {stream.id}")
+        task.add_done_callback(over)
+        stream.on_end = task.cancel
+        self._readers.add(task)
+
+    def _start_delay_s(self, sentences: Sequence[str] | None) -> float:
+        """How long playback must wait so that it never has to again; the length of unfinished text isn't known."""
+        if self._pace is None or self._plan is None or not self._plan.start_delay_ms:
+            return 0.0
+        frames = _TYPICAL_FRAMES
+        if sentences is not None:
+            letters = sum(map(len, sentences))
+            frames = math.ceil(letters / self._limits.letters_per_second * FRAMES_PER_SECOND)
+        return self._pace.plan(self._wanted, frames, colocated=self.colocated).start_delay_ms / 1000
+
+    def _chunk_frames(self, asked: Sequence[int] | None) -> tuple[int, ...] | None:
+        """A request's own schedule, or the one that suits the device; None for the profile's.
+
+        :raises RequestError: when it is no schedule, or has a chunk that no credits could fill.
+        """
+        if asked is None:
+            fitted = self._plan is not None and self._plan.schedule != self._wanted
+            return self._plan.schedule.sizes if self._plan is not None and fitted else None
+        schedule = ChunkSchedule.from_request(asked, "chunk_frames")
+        most = self._limits.buffer_frames
+        if schedule.steady > most:
+            raise RequestError(
+                f"chunk_frames {list(asked)}: {schedule.steady} frames are more than the {most} that a request buffers",
+                param="chunk_frames",
+            )
+        return schedule.sizes
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._desk.check_deadlines()
+
+    def _setup(self, spec: StageSpec) -> Setup:
+        return Setup(
+            role=spec.role,
+            folder=str(self.voice.folder),
+            settings=flatten(self.config),
+            threads=spec.threads,
+            nice=spec.nice,
+            cpus=spec.cpus,
+            step_stats=self._stats_on,
+            launched_ns=time.monotonic_ns(),
+        )
+
+    def _supervisor_limits(self) -> SupervisorLimits:
+        orchestrator = self.config.orchestrator
+        return SupervisorLimits(
+            init_deadline_s=orchestrator.init_deadline_s,
+            silence_s=self._limits.progress_deadline_s,
+            stop_grace_s=orchestrator.stop_grace_s,
+            backoff_s=orchestrator.restart_backoff_s,
+            backoff_max_s=orchestrator.restart_backoff_max_s,
+            parallel=orchestrator.parallel_stage_init,
+        )
+
+
+def _with_seed(sampling: SamplingWishes | None, seed: int | None) -> SamplingWishes:
+    sampling = sampling or SamplingWishes()
+    if seed is None:
+        return sampling
+    if sampling.seed is not None:
+        raise RequestError(f"seed {seed} and sampling.seed {sampling.seed}: give one of them", param="seed")
+    return replace(sampling, seed=seed)
+
+
+def _at_least_one(max_frames: int | None) -> int | None:
+    if max_frames is not None and max_frames < 1:
+        raise RequestError(f"max_frames {max_frames}: give at least 1", param="max_frames")
+    return max_frames
