@@ -73,7 +73,7 @@ def create_app(
 
 
 def _add_speech(app: FastAPI, desk: Desk, config: DeployConfig, steps: StepLog, stopping: asyncio.Event) -> None:
-    speech = SpeechEndpoint(desk, config, steps)
+    speech = SpeechEndpoint(desk, config, steps, stopping)
     socket = SocketEndpoint(desk, config, stopping)
 
     @app.post("/v1/audio/speech", response_class=Response, openapi_extra=SPEECH_SCHEMA)

@@ -132,13 +132,18 @@ def _given_key(scope: Scope) -> str | None:
     headers = Headers(scope=scope)
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
+        return _as_sent(token.strip())
     if (key := headers.get("x-api-key")) is not None:
-        return key
+        return _as_sent(key)
     if scope["type"] == "websocket":
         # A browser can set no header on a WebSocket.
         return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("api_key", [])), None)
     return None
+
+
+def _as_sent(value: str) -> str:
+    """A header's letters; HTTP reads its bytes as Latin-1, clients mostly mean UTF-8."""
+    return value.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 class CountedDoor:

@@ -32,23 +32,25 @@ class LiveResponse(Response):
         content_type: str,
         headers: Mapping[str, str],
         send_deadline_s: float,
+        stopping: asyncio.Event,
     ) -> None:
         super().__init__(headers=dict(headers) | {"Content-Type": content_type})
         del self.headers["content-length"]
         self._first = first
         self._rest = rest
         self._send_deadline_s = send_deadline_s
+        self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = scope.get("state", {}).get("request_id")
         try:
-            await unless_gone(receive, self._pump(send))
+            await unless_gone(receive, self._stopping, self._pump(send))
         except ClientGone:
             log.info("request %s: the client left", request_id)
         except TimeoutError:
             log.warning("request %s: the client took nothing for %g s", request_id, self._send_deadline_s)
         except OuzelError as error:
-            log.error("request %s: %s", request_id, error)
+            log.warning("request %s broke off: %s", request_id, error)
         finally:
             await self._rest.aclose()
 

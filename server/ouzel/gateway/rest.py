@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -29,10 +30,11 @@ _LIVE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Accept-Ranges"
 class SpeechEndpoint:
     """The endpoint, and what all its requests share."""
 
-    def __init__(self, desk: Desk, config: DeployConfig, steps: StepLog) -> None:
+    def __init__(self, desk: Desk, config: DeployConfig, steps: StepLog, stopping: asyncio.Event) -> None:
         self._desk = desk
         self._config = config
         self._steps = steps
+        self._stopping = stopping
         self._unknown = UnknownFields()
 
     async def __call__(self, request: Request) -> Response:
@@ -49,14 +51,15 @@ class SpeechEndpoint:
         events = asked.stream_format == "sse"
         headers = self._model_warning(asked.model)
         if asked.stream is False:
-            return await unless_gone(request.receive, _buffered(speech, pieces, events, headers))
+            return await unless_gone(request.receive, self._stopping, _buffered(speech, pieces, events, headers))
         body = speech_events(speech, pieces) if events else _audio(pieces)
         # What goes wrong before the first sound still has a status to say it with.
-        first = await unless_gone(request.receive, anext(body))
+        first = await unless_gone(request.receive, self._stopping, anext(body))
         if record:
             headers["Server-Timing"] = server_timing(record[0])
         kind = "text/event-stream" if events else wish.shape.content_type
-        return LiveResponse(first, body, kind, _LIVE | headers, self._config.gateway.send_deadline_s)
+        deadline_s = self._config.gateway.send_deadline_s
+        return LiveResponse(first, body, kind, _LIVE | headers, deadline_s, self._stopping)
 
     async def _read(self, request: Request) -> SpeechRequest:
         # The content type is not looked at: curl says "form" of JSON, and no other body makes sense here.

@@ -24,7 +24,7 @@ __all__ = ["LivingSpeaker", "SpeechServer", "bind", "serve"]
 
 log = logging.getLogger(__name__)
 
-_GRACE_S = 1  # for streams over HTTP; sockets are closed at once
+_LONGEST_GRACE_S = 2  # sockets leave at once, requests after GRACE_S: this is for what hangs
 _PING_S, _PONG_S = 20.0, 60.0  # far above the longest step, so that a busy server loses no healthy client
 _LONGEST_MESSAGE = 1 << 20
 
@@ -45,7 +45,7 @@ class SpeechServer(uvicorn.Server):
                 ws_ping_interval=_PING_S,
                 ws_ping_timeout=_PONG_S,
                 ws_per_message_deflate=False,  # samples don't compress
-                timeout_graceful_shutdown=_GRACE_S,
+                timeout_graceful_shutdown=_LONGEST_GRACE_S,
                 access_log=False,  # has whole addresses in it, and they may hold a key
                 log_config=None,
                 log_level="warning",

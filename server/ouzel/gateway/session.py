@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from ouzel.config.schema import DeployConfig
@@ -148,10 +148,8 @@ class Session:
         if index > self._newest:
             await self._begin(index)
         if (utterance := self._unfinished.get(index)) is not None:
-            try:
+            with self._stopping_on_fault(utterance):
                 utterance.text.feed(text)
-            except RequestError as error:
-                utterance.stop(self._desk.clock(), error)
 
     async def _begin(self, index: int) -> None:
         if self._wish is None:
@@ -167,7 +165,15 @@ class Session:
 
     def _end_text(self, index: int) -> None:
         if (utterance := self._unfinished.get(index)) is not None:
-            utterance.text.end()
+            with self._stopping_on_fault(utterance):
+                utterance.text.end()
+
+    @contextmanager
+    def _stopping_on_fault(self, utterance: UtteranceInWork) -> Generator[None, None, None]:
+        try:
+            yield
+        except RequestError as error:
+            utterance.stop(self._desk.clock(), error)
 
     async def _speak_one(self, utterance: UtteranceInWork) -> AudioDone:
         """Speak it to its end, whatever that is."""

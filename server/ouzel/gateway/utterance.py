@@ -36,7 +36,10 @@ class SpokenText:
         self._hand_on(self._splitter.feed(text))
 
     def end(self) -> None:
-        """No more text comes; ending twice is harmless."""
+        """No more text comes; ending twice is harmless.
+
+        :raises RequestError: as `feed` does, for what was held back
+        """
         if not self.ended:
             self.ended = True
             self._hand_on(self._splitter.flush())
