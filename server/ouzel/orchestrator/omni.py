@@ -32,6 +32,7 @@ from ouzel.orchestrator.voice import VoiceFacts
 from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, SchedulePlan, derive_overrides
 from ouzel.stages.core import SamplingWishes
 from ouzel.stages.launch import Launch, launch_process, launch_thread
+from ouzel.stages.loop import BEAT_S
 from ouzel.stages.messages import Setup
 from ouzel.stages.supervisor import StageState, Supervisor, SupervisorLimits
 from ouzel.stages.topology import StageSpec, flatten, topology
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 _TYPICAL_FRAMES = 125
 #: How often deadlines are looked at.
 _TICK_S = 0.25
+#: A stage that misses so many is stuck, however short the requests' own deadline.
+_MISSED_BEATS = 5
 
 
 class AsyncOmni:
@@ -333,7 +336,7 @@ class AsyncOmni:
         orchestrator = self.config.orchestrator
         return SupervisorLimits(
             init_deadline_s=orchestrator.init_deadline_s,
-            silence_s=self._limits.progress_deadline_s,
+            silence_s=max(self._limits.progress_deadline_s, _MISSED_BEATS * BEAT_S),
             stop_grace_s=orchestrator.stop_grace_s,
             backoff_s=orchestrator.restart_backoff_s,
             backoff_max_s=orchestrator.restart_backoff_max_s,
