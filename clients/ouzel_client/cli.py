@@ -1,0 +1,128 @@
+"""`ouzel-client`: speak a text through a server, into the room or into a file."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+from ouzel_client.errors import ClientError, TextError
+from ouzel_client.http import speak_over_http
+from ouzel_client.playback import device_rate, list_devices
+from ouzel_client.report import Report
+from ouzel_client.session import Audio, Done, Event, Timing, connect
+from ouzel_client.sink import Sink
+from ouzel_client.text_source import text_pieces
+
+__all__ = ["command", "main"]
+
+_URL = "http://127.0.0.1:8080"
+#: suffix of a file → format that is asked for
+_FORMATS = {
+    ".wav": "pcm", ".pcm": "pcm", ".raw": "pcm", ".mp3": "mp3", ".opus": "opus", ".ogg": "opus", ".aac": "aac",
+    ".flac": "flac",
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; answers its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.list_devices:
+            print("\n".join(list_devices()))
+            return 0
+        return asyncio.run(_speak(options))
+    except ClientError as error:
+        print(f"ouzel-client: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def command() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ouzel-client", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    speak = commands.add_parser("speak", help="speak a text, or what comes on standard input while it comes")
+    speak.add_argument("text", nargs="?", default="-", help="the text; - or none for standard input")
+    speak.add_argument("--url", default=os.environ.get("OUZEL_URL", _URL), help="the server (OUZEL_URL; %(default)s)")
+    speak.add_argument("--voice", help="a speaker of the server; its default one without")
+    speak.add_argument("--language")
+    speak.add_argument("--seed", type=int, help="the same seed and text give the same speech")
+    speak.add_argument("--speed", type=float, help="tempo from 0.25 to 4")
+    speak.add_argument("--save", metavar="FILE", help=f"save instead of playing ({', '.join(_FORMATS)})")
+    speak.add_argument("--play", action="store_true", help="play also where it is saved")
+    speak.add_argument("--device", help="sound device: its number or a part of its name")
+    speak.add_argument("--list-devices", action="store_true", help="list the sound devices and end")
+    speak.add_argument("--timing", action="store_true", help="say where the milliseconds of each chunk went")
+    speak.add_argument("--http", action="store_true", help="use POST /v1/audio/speech, which other servers have too")
+    return parser
+
+
+async def _speak(options: argparse.Namespace) -> int:
+    suffix = Path(options.save).suffix.lower() if options.save else ".wav"
+    if suffix not in _FORMATS:
+        raise TextError(f"--save {options.save}: no format is known by {suffix!r}; valid are {', '.join(_FORMATS)}")
+    playing = options.play or not options.save
+    if playing and _FORMATS[suffix] != "pcm":
+        raise TextError(f"--play needs samples: save as .wav, .pcm or .raw, not {suffix}")
+    device = int(options.device) if options.device and options.device.isdecimal() else options.device
+    rate = device_rate(device) if playing else None
+    began = time.monotonic()
+    report = Report()
+    async with _events(options, _FORMATS[suffix], rate) as events:
+        sink = Sink(options.save, suffix, playing=playing, device=device)
+        try:
+            async for event in events:
+                if isinstance(event, Audio) and report.first_audio_ms is None:
+                    report.first_audio_ms = 1000 * (time.monotonic() - began)
+                _tell(event, report, options.timing)
+                await sink.take(event)
+            await sink.finish()
+        finally:
+            sink.close()
+    if options.timing:
+        print("\n".join(report.lines()), file=sys.stderr)
+    return 0
+
+
+def _tell(event: Event, report: Report, timing: bool) -> None:
+    match event:
+        case Timing(fields):
+            line = report.add(fields)
+            if timing:
+                print(line, file=sys.stderr)
+        case Done("length"):
+            print("ouzel-client: the speech was cut off at its frame limit", file=sys.stderr)
+
+
+@asynccontextmanager
+async def _events(
+    options: argparse.Namespace, format_name: str, rate: int | None
+) -> AsyncIterator[AsyncGenerator[Event, None]]:
+    key = os.environ.get("OUZEL_API_KEY")
+    pieces = text_pieces(lambda size: os.read(sys.stdin.fileno(), size))
+    shape = {"speed": options.speed, "seed": options.seed, "language": options.language, "sample_rate": rate}
+    if options.http:
+        text = "".join([piece async for piece in pieces]) if options.text == "-" else options.text
+        voice = options.voice or "alloy"
+        async with aclosing(speak_over_http(options.url, text, api_key=key, voice=voice, **shape)) as events:
+            yield events
+        return
+    config = {"voice": options.voice, "format": format_name, "timing": options.timing, **shape}
+    async with connect(options.url, api_key=key, **config) as session:
+        async with aclosing(session.speak(pieces if options.text == "-" else options.text)) as events:
+            yield events
+
+
+if __name__ == "__main__":
+    command()
