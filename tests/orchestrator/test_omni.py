@@ -157,6 +157,19 @@ async def test_an_abort_ends_it_at_once_and_its_slot_is_free(fakes: Options) -> 
         assert frame_numbers(await all_of(omni.speak("Next."))) == list(range(5)), "none of it leaks into its successor"
 
 
+async def test_an_abort_drops_what_was_made_and_not_yet_taken(fakes: Options) -> None:
+    async with AsyncOmni(**fakes()) as omni:
+        speech = omni.speak("x" * 20, request_id="mine")
+        await until(lambda: omni.health().open_requests == 0)
+        assert speech.finish is None, "its sound isn't taken yet"
+        assert omni.abort("mine")
+        assert speech.finish is FinishReason.CANCELLED and await all_of(speech) == []
+        heard = omni.speak("x" * 20, request_id="mine")
+        await all_of(heard)
+        heard.abort()
+        assert not omni.abort("mine") and heard.finish is FinishReason.STOP, "what has ended stays as it ended"
+
+
 async def test_a_consumer_that_disappears_leaves_nothing(fakes: Options) -> None:
     async with AsyncOmni(**fakes()) as omni:
         async for _ in omni.speak("x" * 200, instruct="pace=0.01"):

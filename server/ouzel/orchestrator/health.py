@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ouzel.orchestrator.pace import DevicePace
+from ouzel.orchestrator.pace import DevicePace, describe
 from ouzel.scheduling import SchedulePlan
 from ouzel.stages.supervisor import StageStatus
 
@@ -32,6 +32,11 @@ class Health:
     @property
     def ready(self) -> bool:
         return self.state == "ready"
+
+    @property
+    def pace_line(self) -> str:
+        """One line: how fast the device is, beside what its schedule tolerates."""
+        return "the pace isn't measured" if self.pace is None or self.plan is None else describe(self.pace, self.plan)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON: times in ms and s as their names say."""

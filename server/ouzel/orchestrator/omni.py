@@ -17,13 +17,14 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Literal, Self
+from weakref import WeakValueDictionary
 
 from ouzel.config import DeployConfig, load_config, probe_device
 from ouzel.errors import ConfigError, EngineError, NotReadyError, OuzelError, RequestError
 from ouzel.orchestrator.desk import Desk
 from ouzel.orchestrator.health import Health
 from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, DevicePace, describe, measure
-from ouzel.orchestrator.request import Wishes
+from ouzel.orchestrator.request import State, Wishes
 from ouzel.orchestrator.slots import Slots
 from ouzel.orchestrator.source import sentences_of
 from ouzel.orchestrator.speech import Speech
@@ -115,6 +116,7 @@ class AsyncOmni:
         self._pace: DevicePace | None = None
         self._plan: SchedulePlan | None = None
         self._numbers = count(1)
+        self._named: WeakValueDictionary[str, Stream] = WeakValueDictionary()
         self._readers: set[asyncio.Task[None]] = set()
         self._watch: asyncio.Task[None] | None = None
         self._state: Literal["stopped", "loading", "serving"] = "stopped"
@@ -170,11 +172,12 @@ class AsyncOmni:
         return self._open(text, wishes, request_id, whole_pieces=whole_pieces)
 
     def abort(self, request_id: str) -> bool:
-        """End a request with `cancelled`; False when none of this name is open."""
-        found = [stream for stream in self._desk.streams.values() if stream.id == request_id]
-        for stream in found:
-            stream.abort()
-        return bool(found)
+        """End a request with `cancelled`; False when none of this name is open, or all its sound was taken."""
+        stream = self._named.get(request_id)
+        if stream is None or stream.ended is not None:
+            return False
+        stream.abort()
+        return True
 
     def health(self) -> Health:
         """Its condition, without waiting."""
@@ -254,6 +257,7 @@ class AsyncOmni:
             sentences = spoken_sentences(text, self.voice.text_mode, longest=longest, param="text")
         largest = max(wishes.chunk_frames or self._wanted.sizes)
         stream = self._desk.open(wishes, request_id or f"r{next(self._numbers)}", self.sample_rate, largest)
+        self._named[stream.id] = stream
         stream.start_delay_s = self._start_delay_s(sentences)
         if sentences is None:
             assert not isinstance(text, str)
@@ -279,7 +283,7 @@ class AsyncOmni:
             longest = self._limits.max_text_letters
             async for sentence in sentences_of(pieces, self.voice.text_mode, longest, whole=whole):
                 stream.act(stream.request.sentence(sentence))
-                if stream.ended is not None:
+                if stream.request.state is State.DONE:
                     return
             stream.act(stream.request.text_over())
 

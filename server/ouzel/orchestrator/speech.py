@@ -33,7 +33,7 @@ class Speech:
 
     @property
     def finish(self) -> FinishReason | None:
-        """How it ended; None before. `length` where any sentence reached its frame limit."""
+        """How it ended; None until its last sound was taken. `length` where any sentence reached its frame limit."""
         return self._stream.ended.finish if self._stream.ended else None
 
     @property
@@ -50,6 +50,13 @@ class Speech:
     def gaps_s(self) -> list[float]:
         """Silences of a listener who plays everything as soon as it comes."""
         return self._stream.cursor.gaps_s
+
+    async def wait(self) -> None:
+        """Until there is sound, or none will come.
+
+        :raises OuzelError: what ended the request before its first sound
+        """
+        await self._stream.wait()
 
     def abort(self) -> None:
         """Make no more; iteration ends at once. What has ended stays as it ended."""

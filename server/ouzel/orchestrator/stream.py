@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ouzel.orchestrator.request import Command, Deliver, End, Request, State
 from ouzel.scheduling import PlaybackCursor, ProgressDeadline
+from ouzel.stages.core import FinishReason
 from ouzel.stats.phases import Phase
 
 __all__ = ["AudioChunk", "Stream"]
@@ -55,7 +56,6 @@ class Stream:
         """:param act: carries out what the request answers"""
         self.request = request
         self.id = request_id
-        self.ended: End | None = None
         self.cursor = PlaybackCursor()
         self.deadline = deadline
         #: s that playback waits after the first sound, where the device is slower than playback
@@ -65,12 +65,18 @@ class Stream:
         self._sample_rate = sample_rate
         self._act = act
         self._clock = clock
+        self._end: End | None = None
         self._buffer: deque[AudioChunk] = deque()
         self._changed = asyncio.Event()
         self._sequence = 0
         self._playable_at = 0.0
         self._waiting_since: float | None = clock()
         self._starved_s = 0.0
+
+    @property
+    def ended(self) -> End | None:
+        """How it ended for its consumer: known once the last sound was taken, or dropped."""
+        return None if self._buffer else self._end
 
     def act(self, commands: Sequence[Command]) -> None:
         """Carry out what the request answered to an event, and note whether it waits for text."""
@@ -107,12 +113,13 @@ class Stream:
 
     def end(self, command: End) -> None:
         """Nothing follows. What an aborted request still had is dropped, what a failed one had is still played."""
-        self.ended = command
-        if command.finish == "cancelled":
+        self._end = command
+        if command.finish is FinishReason.CANCELLED:
             self._buffer.clear()
         self._changed.set()
-        if self.on_end is not None:
-            self.on_end()
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
 
     async def next(self) -> AudioChunk | None:
         """The next sound, or None once there is none.
@@ -120,12 +127,12 @@ class Stream:
         :raises OuzelError: what ended the request, after its last sound.
         """
         while True:
-            pause = 0.0 if self.ended else self._playable_at - self._clock()
+            pause = 0.0 if self._end else self._playable_at - self._clock()
             if self._buffer and pause <= 0:
                 return self._take()
-            if self.ended is not None and not self._buffer:
-                if self.ended.fault is not None:
-                    raise self.ended.fault
+            if (end := self.ended) is not None:
+                if end.fault is not None:
+                    raise end.fault
                 return None
             self._changed.clear()
             try:
@@ -133,9 +140,22 @@ class Stream:
             except TimeoutError:
                 continue
 
+    async def wait(self) -> None:
+        """Until there is sound, or none will come.
+
+        :raises OuzelError: what ended the request before its first sound.
+        """
+        while not self._buffer and self._end is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self.ended is not None and self.ended.fault is not None:
+            raise self.ended.fault
+
     def abort(self) -> None:
-        """The consumer wants no more, or is gone."""
+        """The consumer wants no more, or is gone; also of what the stages are done with and it hasn't taken."""
         self.act(self.request.abort())
+        if self._buffer:
+            self.end(End(FinishReason.CANCELLED))
 
     def _take(self) -> AudioChunk:
         chunk = self._buffer.popleft()

@@ -122,6 +122,13 @@ class SyncSpeech:
             raise StopIteration
         return chunk
 
+    def wait(self) -> None:
+        """Until there is sound, or none will come.
+
+        :raises OuzelError: what ended the request before its first sound
+        """
+        self._omni._do(self._speech.wait())
+
     def close(self) -> None:
         """Abort unless it has ended."""
         self._omni._do(self._speech.aclose())
