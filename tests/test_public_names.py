@@ -5,13 +5,17 @@ import pytest
 import ouzel
 
 PUBLIC = [
+    "AsyncOmni",
+    "AudioChunk",
     "AuthError",
     "BusyError",
     "CheckpointError",
     "ConfigError",
     "EngineError",
+    "Health",
     "NotFoundError",
     "NotReadyError",
+    "Omni",
     "OutputError",
     "OuzelError",
     "RequestError",

@@ -22,24 +22,30 @@ if TYPE_CHECKING:
         RequestError,
         TextTooLongError,
     )
+    from ouzel.orchestrator import AsyncOmni, AudioChunk, Health, Omni
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncOmni",
+    "AudioChunk",
     "AuthError",
     "BusyError",
     "CheckpointError",
     "ConfigError",
     "EngineError",
+    "Health",
     "NotFoundError",
     "NotReadyError",
+    "Omni",
     "OutputError",
     "OuzelError",
     "RequestError",
     "TextTooLongError",
 ]
 
-_HOME = dict.fromkeys(__all__, "ouzel.errors")
+_SPEAKING = ("AsyncOmni", "AudioChunk", "Health", "Omni")
+_HOME = {name: "ouzel.orchestrator" if name in _SPEAKING else "ouzel.errors" for name in __all__}
 
 
 def __getattr__(name: str) -> object:
