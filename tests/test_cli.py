@@ -25,8 +25,9 @@ def ouzel(*arguments: object, stdin: bytes = b"") -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
 
 
-def say(voice: Path, *arguments: object, stdin: bytes = b"") -> Result:
-    return ouzel("say", "--voice", voice, "--threads", 1, "--seed", SEEDS[0], *arguments, stdin=stdin)
+def say(voice: Path, *arguments: object, stdin: bytes = b"", stages: bool = False) -> Result:
+    where = [] if stages else ["--in-process"]
+    return ouzel("say", "--voice", voice, "--threads", 1, "--seed", SEEDS[0], *where, *arguments, stdin=stdin)
 
 
 def one_line(result: Result) -> str:
@@ -54,6 +55,27 @@ def test_a_sentence_becomes_a_file(tiny_voice: Path, tmp_path: Path) -> None:
     assert frames_in(tmp_path / "out.wav") > 20
     assert "first audio" in result.stdout
     assert "real-time factor" in result.stdout
+
+
+def test_through_stages_it_sounds_as_without(tiny_voice: Path, tmp_path: Path) -> None:
+    through, without = tmp_path / "through.wav", tmp_path / "without.wav"
+    say(tiny_voice, TEXT, "-o", without)
+    result = say(tiny_voice, TEXT, "-o", through, "--step-stats", "--timeline", stages=True)
+    assert result.exit_code == 0, result.output
+    assert np.abs(samples_of(through) - samples_of(without)).max() <= 1
+    for word in ("start process", "load talker", "the schedule tolerates", "of 80 ms", "hop", "dispatch"):
+        assert word in result.stdout
+
+
+def test_what_the_stages_refuse_leaves_no_file(tiny_voice: Path, tmp_path: Path) -> None:
+    result = say(tiny_voice, TEXT, "-o", tmp_path / "out.wav", "--speaker", "rian", stages=True)
+    assert result.exit_code == 2 and "did you mean 'ryan'?" in one_line(result)
+    assert list(tmp_path.iterdir()) == []
+
+
+def samples_of(path: Path) -> NDArray[np.int32]:
+    with wave.open(str(path)) as file:
+        return np.frombuffer(file.readframes(file.getnframes()), np.int16).astype(np.int32)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])

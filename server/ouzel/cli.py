@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ouzel.config import Effective
-    from ouzel.in_process import Sound
+    from ouzel.config import DeployConfig, Effective
+    from ouzel.in_process import Utterance
+    from ouzel.orchestrator import SyncSpeech
+    from ouzel.orchestrator.request import Wishes
+    from ouzel.stats.snapshot import Snapshot
 
 __all__ = ["app"]
 
@@ -106,6 +110,7 @@ def say(
     temperature: Annotated[float | None, typer.Option(help="How freely codebook 0 is sampled; above 0.")] = None,
     streaming_layout: Annotated[bool, typer.Option(help="Lay the text beside the frames, not before them.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to compute with.")] = None,
+    in_process: Annotated[bool, typer.Option("--in-process", help="The same engine cores, without processes.")] = False,
     step_stats: Annotated[bool, typer.Option("--step-stats", help="Show how the 80 ms of a frame divide.")] = False,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show what the start took.")] = False,
     profile: Profile = None,
@@ -113,43 +118,123 @@ def say(
     settings: Settings = None,
 ) -> None:
     """Say a text: into a file, through the loudspeaker, or both."""
-    from ouzel.stats.timeline import InitTimeline, render
+    from ouzel.orchestrator.request import Wishes
+    from ouzel.stages.core import SamplingWishes
     from ouzel.text.limits import check_text
     from ouzel.voices import DEFAULT_VOICE, find_voice
 
     if output is None and not play:
         raise RequestError("where to? give -o FILE, --play, or both", param="output")
-    folder, deployment = find_voice(voice or DEFAULT_VOICE), _deployment(profile, file, settings)
-    longest = deployment.config.limits.max_text_letters
+    folder, config = find_voice(voice or DEFAULT_VOICE), _deployment(profile, file, settings).config
+    longest = config.limits.max_text_letters
     words = check_text(_read_stdin(longest) if text in (None, "-") else text, longest=longest, param="text")
-
-    starting = InitTimeline("say")
-    with starting.phase("import torch"):
-        from ouzel.in_process import InProcess, Wishes
-        from ouzel.stages.core import SamplingWishes
-    engine = InProcess.load(folder, deployment.config, threads=threads, timeline=starting, step_stats=step_stats)
-    if timeline:
-        typer.echo(render(starting.spans))
     wishes = Wishes(
         language=language,
         speaker=speaker,
         sampling=SamplingWishes(seed=seed, temperature=temperature),
         streaming_layout=streaming_layout,
     )
-    delivery = Delivery()
     with ExitStack() as stack:
+        start = _start_in_process if in_process or config.orchestrator.in_process else _start_stages
+        engine = stack.enter_context(start(folder, config, threads, step_stats))
+        if timeline:
+            typer.echo(engine.started())
+        delivery = Delivery()
         utterance = stack.enter_context(closing(engine.speak(words, wishes)))
-        sinks = [stack.enter_context(sink) for sink in _sinks(output, play, engine.sample_rate)]
-        delivery.run(utterance, sinks)
-    typer.echo(delivery.summary(engine.sample_rate))
-    if step_stats:
-        from ouzel.stats.table import attribution_table
+        with ExitStack() as sounding:
+            sinks = [sounding.enter_context(sink) for sink in _sinks(output, play, engine.sample_rate)]
+            delivery.run(utterance, sinks)
+        typer.echo(delivery.summary(engine.sample_rate))
+        if step_stats:
+            from ouzel.stats.table import attribution_table
 
-        typer.echo(attribution_table(engine.snapshots()))
+            typer.echo(attribution_table(engine.snapshots()))
     if delivery.interrupted:
         raise typer.Exit(INTERRUPTED)
     if delivery.finish == "length":
         typer.echo("the frame limit was reached: the end may be missing", err=True)
+
+
+class Engine(NamedTuple):
+    """What a voice is spoken with, through stages or without them."""
+
+    sample_rate: int
+    speak: Callable[[str, Wishes], SyncSpeech | Utterance]
+    snapshots: Callable[[], Sequence[Snapshot]]
+    #: what the start took, and how fast the device is
+    started: Callable[[], str]
+
+
+@contextmanager
+def _start_stages(folder: Path, config: DeployConfig, threads: int | None, step_stats: bool) -> Iterator[Engine]:
+    from ouzel.orchestrator import Omni
+    from ouzel.stats.timeline import render
+
+    if threads is not None:
+        talker, code2wav = replace(config.talker, threads=threads), replace(config.code2wav, threads=threads)
+        config = replace(config, talker=talker, code2wav=code2wav)
+    with Omni(voice=folder, config=config, step_stats=step_stats) as omni:
+
+        def speak(text: str, wishes: Wishes) -> SyncSpeech:
+            speech = omni.speak(text, **{field.name: getattr(wishes, field.name) for field in fields(wishes)})
+            # What the stages refuse is known before a file is made for it.
+            speech.wait()
+            return speech
+
+        def started() -> str:
+            return f"{render(omni.timeline())}\n{omni.health().pace_line}"
+
+        yield Engine(omni.sample_rate, speak, omni.stats, started)
+
+
+@contextmanager
+def _start_in_process(folder: Path, config: DeployConfig, threads: int | None, step_stats: bool) -> Iterator[Engine]:
+    from ouzel.stats.timeline import InitTimeline, render
+
+    starting = InitTimeline("say")
+    with starting.phase("import torch"):
+        from ouzel.in_process import InProcess
+    engine = InProcess.load(folder, config, threads=threads, timeline=starting, step_stats=step_stats)
+    yield Engine(engine.sample_rate, engine.speak, engine.snapshots, lambda: render(starting.spans))
+
+
+@app.command("serve")
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; beyond this machine it needs a key.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
+    voice: Annotated[str | None, typer.Option(help="A carried voice or a checkpoint folder.")] = None,
+    api_key_file: Annotated[Path | None, typer.Option(help="File with the key that callers must know.")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let everyone in who can reach it, without a key.")
+    ] = False,
+    headless: Annotated[bool, typer.Option("--headless", help="Without the page for browsers.")] = False,
+    step_stats: Annotated[bool, typer.Option("--step-stats", help="Count where the stages' time goes.")] = False,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    profile: Profile = None,
+    file: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Serve speech over HTTP and WebSocket."""
+    import asyncio
+
+    from ouzel.gateway.api_key import find_api_key
+    from ouzel.gateway.logs import configure_logging
+    from ouzel.gateway.omni import OmniSpeaker
+    from ouzel.gateway.serve import bind
+    from ouzel.gateway.serve import serve as run_server
+    from ouzel.gateway.systemd import Notifier, passed_socket
+    from ouzel.orchestrator import AsyncOmni
+    from ouzel.voices import DEFAULT_VOICE
+
+    configure_logging(log_level)
+    own = {"gateway.host": host, "gateway.port": port, "gateway.insecure": "true" if insecure else None}
+    given = [f"{name}={value}" for name, value in own.items() if value is not None]
+    config = _deployment(profile, file, [*(settings or ()), *given]).config
+    key = find_api_key(str(api_key_file) if api_key_file else None)
+    omni = AsyncOmni(voice=voice or DEFAULT_VOICE, config=config, step_stats=step_stats)
+    # The variables of the service manager are taken before a stage could inherit them.
+    notifier, listener = Notifier.from_environ(), passed_socket() or bind(config.gateway, key)
+    asyncio.run(run_server(OmniSpeaker(omni), config, listener, key=key, notifier=notifier, page=not headless))
 
 
 class Delivery:
@@ -162,7 +247,7 @@ class Delivery:
         self._first_s = self._busy_s = 0.0
         self._samples = 0
 
-    def run(self, sounds: Iterable[Sound], sinks: Sequence[Sink]) -> None:
+    def run(self, sounds: SyncSpeech | Utterance, sinks: Sequence[Sink]) -> None:
         asked = self._begun
         try:
             for sound in sounds:
@@ -173,8 +258,8 @@ class Delivery:
                 for sink in sinks:
                     sink(sound.samples)
                 self._samples += len(sound.samples)
-                self.finish = sound.finish
                 asked = time.perf_counter()
+            self.finish = sounds.finish
         except KeyboardInterrupt:
             self.interrupted = True
 

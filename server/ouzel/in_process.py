@@ -23,8 +23,9 @@ from ouzel.engines.code2wav import Code2WavCore
 from ouzel.engines.talker import TalkerCore
 from ouzel.errors import BusyError, CheckpointError
 from ouzel.models.qwen3_tts.config import load_config
+from ouzel.orchestrator.request import Wishes
 from ouzel.scheduling import frame_limit
-from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk, SamplingWishes, TalkerRequest
+from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk, TalkerRequest
 from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.steps import NULL, StepStats
@@ -34,6 +35,7 @@ from ouzel.text.voice_text import TextMode, spoken_sentences
 __all__ = ["InProcess", "Sound", "Utterance", "Wishes"]
 
 SLOT = 0
+PLAIN = Wishes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +52,14 @@ class Sound:
     phases: Mapping[Phase, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """How a text is to be spoken; None is the voice's own."""
-
-    language: str | None = None
-    speaker: str | None = None
-    instruct: str | None = None
-    sampling: SamplingWishes = SamplingWishes()
-    streaming_layout: bool = False
-    chunk_frames: tuple[int, ...] | None = None
-    #: frames of a sentence, in place of the limit that follows from its length
-    max_frames: int | None = None
-
-
 class Utterance:
     """The sound of one text, sentence after sentence, made while it is iterated over."""
 
     def __init__(self, talker_core: TalkerCore, code2wav_core: Code2WavCore, requests: Sequence[TalkerRequest]) -> None:
         """Begin the first sentence; raises as `InProcess.speak` does."""
         self.open = True
+        #: how it ended; None before
+        self.finish: FinishReason | None = None
         self._talker = talker_core
         self._code2wav = code2wav_core
         self._requests = requests
@@ -103,11 +93,12 @@ class Utterance:
                     if chunk.finish is FinishReason.LENGTH:
                         finish = FinishReason.LENGTH
                     over = chunk.last and place == last_sentence
+                    self.finish = finish if over else None
                     yield Sound(
                         samples=chunk.samples,
                         frames=chunk.frames,
                         sentence=place,
-                        finish=finish if over else None,
+                        finish=self.finish,
                         phases=chunk.phases,
                     )
         finally:
@@ -187,7 +178,7 @@ class InProcess:
             sample_rate=voice.codec.sample_rate,
         )
 
-    def speak(self, text: str, wishes: Wishes = Wishes()) -> Utterance:
+    def speak(self, text: str, wishes: Wishes = PLAIN) -> Utterance:
         """Begin to speak; iterating makes the sound.
 
         :raises TextTooLongError: when the text has more letters than one request may have.
