@@ -65,6 +65,9 @@ class FakeSpeaker:
     def health(self) -> Health:
         return self.state
 
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
     async def speak(self, utterance: Utterance) -> AsyncGenerator[Sound | End, None]:
         self.asked.append(utterance)
         if self.refusal is not None:
@@ -80,7 +83,7 @@ class FakeSpeaker:
                     if self.fault is not None:
                         yield End(reason=FinishReason.ERROR, fault=self.fault)
                         return
-            yield End(reason=self.reason, text_tokens=len(" ".join(self.pieces).split()))
+            yield End(reason=self.reason)
         finally:
             self.running -= 1
 

@@ -15,7 +15,7 @@ from running import Running, running, until, with_gateway, with_limits
 
 from ouzel.audio.formats import FORMATS
 from ouzel.audio.wav import pcm16
-from ouzel.errors import BusyError, EngineError
+from ouzel.errors import BusyError, EngineError, RequestError
 from ouzel.gateway.voices import OPENAI_VOICES
 from ouzel.stages.core import FinishReason
 
@@ -272,6 +272,13 @@ async def test_unknown_fields_are_ignored_unless_strict(server: Running) -> None
     assert (await speech(server, volume=3)).status_code == 200
     reply = await server.http.post(f"{PATH}?strict=1", json={"input": "a", "volume": 3})
     assert (reply.status_code, fault(reply)["param"]) == (400, "volume")
+
+
+async def test_a_text_that_the_voice_cannot_say_names_the_field(server: Running) -> None:
+    server.speaker.refusal = RequestError("text: nothing in '...' can be said", param="text")
+    reply = await speech(server)
+    assert (reply.status_code, fault(reply)["param"]) == (400, "input")
+    assert fault(reply)["message"] == "input: nothing in '...' can be said"
 
 
 async def test_a_full_queue_is_a_429_that_says_when_to_come_back(server: Running) -> None:

@@ -40,11 +40,17 @@ _BUILT = int(time.time())
 
 
 def create_app(
-    speaker: Speaker, config: DeployConfig, *, key: ApiKey | None = None, stopping: asyncio.Event | None = None
+    speaker: Speaker,
+    config: DeployConfig,
+    *,
+    key: ApiKey | None = None,
+    stopping: asyncio.Event | None = None,
+    page: bool = True,
 ) -> FastAPI:
     """The server around a speaker, which may still be loading.
 
     :param key: what callers of `/v1` must know; None lets everyone in
+    :param page: whether a browser gets the demo page
     :param stopping: set when the server is about to stop, so that sockets are closed while they still can be
     """
     metrics = Metrics()
@@ -62,6 +68,7 @@ def create_app(
     _add_speech(app, desk, config, steps, stopping or asyncio.Event())
     _add_listings(app, desk, steps)
     _add_condition(app, speaker, metrics)
+    _add_front(app, page)
     _add_errors(app)
     # The last one added is the first to be passed.
     app.add_middleware(CountedDoor, most=config.gateway.max_sockets, metrics=metrics)
@@ -115,8 +122,6 @@ def _add_listings(app: FastAPI, desk: Desk, steps: StepLog) -> None:
 
 
 def _add_condition(app: FastAPI, speaker: Speaker, metrics: Metrics) -> None:
-    page = files("ouzel.gateway").joinpath("demo.html").read_text(encoding="utf-8")
-
     @app.get("/health")
     async def health() -> Json:
         """Whether the server's loop is alive, and what its stages do."""
@@ -142,10 +147,14 @@ def _add_condition(app: FastAPI, speaker: Speaker, metrics: Metrics) -> None:
         """What runs here."""
         return Json({"version": __version__, "python": platform.python_version(), "torch": version("torch")})
 
+
+def _add_front(app: FastAPI, page: bool) -> None:
+    html = files("ouzel.gateway").joinpath("demo.html").read_text(encoding="utf-8") if page else None
+
     @app.get("/", include_in_schema=False)
     async def front(request: Request) -> Response:
-        if "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(page, headers={"Cache-Control": "no-cache", "Vary": "Accept"})
+        if html is not None and "text/html" in request.headers.get("accept", ""):
+            return HTMLResponse(html, headers={"Cache-Control": "no-cache", "Vary": "Accept"})
         return PlainTextResponse(f"Ouzel {__version__} speaks at POST /v1/audio/speech\n", headers={"Vary": "Accept"})
 
 

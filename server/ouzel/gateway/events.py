@@ -41,7 +41,7 @@ async def speech_events(speech: Speech, pieces: AsyncGenerator[Piece, None]) -> 
             if piece.data:
                 begun = True
                 yield _event(_delta(speech, piece))
-        yield _event(_done(speech))
+        yield _event(_done(speech, await speech.count_tokens()))
     except OuzelError as error:
         if not begun:
             raise
@@ -61,8 +61,7 @@ def _delta(speech: Speech, piece: Piece) -> dict[str, object]:
     return delta | {"timing": piece.timing.to_json()} if speech.wish.timing else delta
 
 
-def _done(speech: Speech) -> dict[str, object]:
-    given = speech.end.text_tokens if speech.end else 0
+def _done(speech: Speech, given: int) -> dict[str, object]:
     made = speech.frames * _CODEBOOKS
     return {
         "type": "speech.audio.done",

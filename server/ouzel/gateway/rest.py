@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ouzel.audio.chain import whole_file
 from ouzel.config.schema import DeployConfig
-from ouzel.errors import EngineError
+from ouzel.errors import EngineError, RequestError
 from ouzel.gateway.bodies import read_body
 from ouzel.gateway.events import speech_events
 from ouzel.gateway.gone import unless_gone
@@ -83,12 +83,22 @@ async def _sounding(speech: Speech, record: list[Timing]) -> AsyncGenerator[Piec
     :raises EngineError: when the utterance ends well and yet had no sound: silence is no success
     """
     async with aclosing(speech.pieces()) as pieces:
-        async for piece in pieces:
-            if piece.timing.frames:
-                record.append(piece.timing)
-            elif not speech.frames:
-                raise EngineError("the voice made no sound for this text")
-            yield piece
+        try:
+            async for piece in pieces:
+                if piece.timing.frames:
+                    record.append(piece.timing)
+                elif not speech.frames:
+                    raise EngineError("the voice made no sound for this text")
+                yield piece
+        except RequestError as error:
+            raise _in_words_of_rest(error) from None
+
+
+def _in_words_of_rest(error: RequestError) -> RequestError:
+    """The same, with the name that the text has here."""
+    if error.param != "text":
+        return error
+    return type(error)(str(error).replace("text:", "input:", 1), param="input")
 
 
 async def _audio(pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:

@@ -95,13 +95,15 @@ async def serve(
     *,
     key: ApiKey | None = None,
     notifier: Notifier | None = None,
+    page: bool = True,
 ) -> None:
     """Serve until a signal comes. The port is open while the speaker loads; until then requests get a 503.
 
+    :param page: whether browsers get the demo page
     :raises OuzelError: what the speaker raised when it loaded
     """
     stopping, served = asyncio.Event(), asyncio.Event()
-    server = SpeechServer(create_app(speaker, config, key=key, stopping=stopping), stopping)
+    server = SpeechServer(create_app(speaker, config, key=key, stopping=stopping, page=page), stopping)
     notifier = notifier or Notifier(None)
 
     loaded = asyncio.Event()

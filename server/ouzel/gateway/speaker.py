@@ -76,7 +76,6 @@ class End:
 
     reason: FinishReason
     fault: OuzelError | None = None
-    text_tokens: int = 0
 
 
 class Speaker(Protocol):
@@ -100,6 +99,9 @@ class Speaker(Protocol):
         :raises RequestError: when the utterance cannot be said
         :raises BusyError, NotReadyError: at the first pull
         """
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens the model reads in a text. Blocking, and slow the first time."""
 
     def health(self) -> Health:
         """Its condition, without waiting."""

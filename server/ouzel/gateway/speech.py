@@ -63,7 +63,7 @@ class Desk:
             max_frames=wish.max_frames,
             chunk_frames=wish.chunk_frames,
         )
-        return Speech(self, self.speaker.speak(utterance), wish)
+        return Speech(self, self.speaker.speak(utterance), wish, text if isinstance(text, str) else "")
 
     async def compute(self, work: Callable[[], T]) -> T:
         """The result of `work`, done in a thread."""
@@ -92,8 +92,9 @@ class _Listener:
 class Speech:
     """One utterance."""
 
-    def __init__(self, desk: Desk, sounds: AsyncGenerator[Sound | End, None], wish: Wish) -> None:
+    def __init__(self, desk: Desk, sounds: AsyncGenerator[Sound | End, None], wish: Wish, text: str) -> None:
         self.wish = wish
+        self._text = text
         #: codec frames made so far
         self.frames = 0
         #: length of the audio so far, as the client hears it
@@ -137,6 +138,10 @@ class Speech:
             else:
                 metrics.running -= 1
             metrics.ended(outcome)
+
+    async def count_tokens(self) -> int:
+        """Tokens of its text, where that was given whole."""
+        return await self._desk.compute(lambda: self._desk.speaker.count_tokens(self._text))
 
     async def _encoded(self) -> AsyncGenerator[Piece, None]:
         shape, rate = self.wish.shape, self._desk.speaker.sample_rate
