@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,6 +83,9 @@ def _build(setup: Setup, timeline: InitTimeline, stats: list[StepStats]) -> AnyC
     def core(name: StageRole, factory: str) -> AnyCore:
         with timeline.phase(f"import {name}"):
             build = load_factory(factory)
+        if (torch := sys.modules.get("torch")) is not None:
+            # A process has this from its environment already; in a thread, torch may be older than the stage.
+            torch.set_num_threads(setup.threads)
         counted: Stats = NULL
         if setup.step_stats or os.environ.get(FOLDER_VARIABLE):
             counted = StepStats(name)

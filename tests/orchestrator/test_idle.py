@@ -1,0 +1,34 @@
+"""What a server costs while nobody speaks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ouzel.orchestrator import AsyncOmni
+
+
+def computed_s(pid: int) -> float:
+    """Seconds that all threads of a process have run so far."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+@pytest.mark.parametrize("place", [{}, {"placement": "colocate"}])
+async def test_an_idle_server_uses_under_a_hundredth_of_a_core(
+    fakes: Callable[..., dict[str, Any]], place: dict[str, Any]
+) -> None:
+    async with AsyncOmni(**fakes(**place)) as omni:
+        [chunk async for chunk in omni.speak("Hello.")]
+        pids = {os.getpid(), *(stage.pid for stage in omni.health().stages.values() if stage.pid)}
+        await asyncio.sleep(0.2)
+        before, since = sum(map(computed_s, pids)), time.monotonic()
+        await asyncio.sleep(3)
+        spent, passed = sum(map(computed_s, pids)) - before, time.monotonic() - since
+    assert spent / passed < 0.01
