@@ -66,7 +66,7 @@ async def page(url: str, profile: Path) -> AsyncGenerator[Page, None]:
             continue
         async with connect(f"ws://{found[1].decode()}/devtools/page/{await _target(found[1].decode())}") as socket:
             one = Page(socket)
-            await one.until("document.readyState === 'complete'")
+            await one.until("document.readyState === 'complete' && document.getElementById('speak') !== null")
             yield one
     finally:
         process.kill()
