@@ -21,6 +21,8 @@ from ouzel_client.text_source import text_pieces
 
 __all__ = ["command", "main"]
 
+_TRY_AGAIN = 4  # the exit code of what may work later
+_RETRY_S = 0.5
 _URL = "http://127.0.0.1:8080"
 #: suffix of a file → format that is asked for
 _FORMATS = {
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.list_devices:
             print("\n".join(list_devices()))
             return 0
-        return asyncio.run(_speak(options))
+        return asyncio.run(_speak_when_it_can(options))
     except ClientError as error:
         print(f"ouzel-client: {error}", file=sys.stderr)
         return error.exit_code
@@ -64,8 +66,23 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--device", help="sound device: its number or a part of its name")
     speak.add_argument("--list-devices", action="store_true", help="list the sound devices and end")
     speak.add_argument("--timing", action="store_true", help="say where the milliseconds of each chunk went")
+    speak.add_argument(
+        "--wait", type=float, default=0.0, metavar="S", help="keep trying for so long while nobody answers, or it loads"
+    )
     speak.add_argument("--http", action="store_true", help="use POST /v1/audio/speech, which other servers have too")
     return parser
+
+
+async def _speak_when_it_can(options: argparse.Namespace) -> int:
+    give_up = time.monotonic() + options.wait
+    while True:
+        try:
+            return await _speak(options)
+        except ClientError as error:
+            # With text from a pipe there is no second try: some of it may be gone.
+            if error.exit_code != _TRY_AGAIN or options.text == "-" or time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(_RETRY_S)
 
 
 async def _speak(options: argparse.Namespace) -> int:

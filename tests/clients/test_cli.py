@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from fake_speaker import frames_of, tone
-from running import Running
+from running import Running, until
 
 from ouzel.audio.wav import pcm16
 from ouzel.errors import BusyError
+from ouzel.gateway.speaker import Health, State
 
 TEXT = "The river keeps its own time."
 
@@ -77,6 +78,16 @@ async def test_timing_is_told(server: Running, tmp_path: Path) -> None:
     assert "backbone 16.0" in lines[0]
     assert any(line.split()[0] == "backbone" and line.endswith("10.0 %") for line in lines)
     assert f"{frames_of(TEXT)} frames" in lines[-1]
+
+
+async def test_it_waits_for_a_server_that_loads(server: Running, tmp_path: Path) -> None:
+    server.speaker.state = Health(State.LOADING)
+    path = tmp_path / "a.wav"
+    waiting = asyncio.ensure_future(client(server, "speak", TEXT, "--save", str(path), "--wait", "50"))
+    await until(lambda: server.speaker.health_checks > 0)
+    server.speaker.state = Health(State.READY)
+    assert await waiting == (0, "")
+    assert samples_of(path) == pcm16(tone(TEXT, 0, frames_of(TEXT)))
 
 
 async def test_exit_codes_say_whose_fault_it_is(server: Running, tmp_path: Path) -> None:

@@ -58,11 +58,13 @@ class FakeSpeaker:
         self.free_chunks = 0
         self.asked: list[Utterance] = []
         self.pieces: list[str] = []
+        self.health_checks = 0
         self.running = 0
         self.frames_made = 0
         self.starved_ns = 0
 
     def health(self) -> Health:
+        self.health_checks += 1
         return self.state
 
     def count_tokens(self, text: str) -> int:
