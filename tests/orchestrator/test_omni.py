@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,7 +16,15 @@ import numpy as np
 import pytest
 
 from ouzel.config.schema import LimitsConfig
-from ouzel.errors import BusyError, ConfigError, EngineError, NotReadyError, RequestError, TextTooLongError
+from ouzel.errors import (
+    BusyError,
+    CheckpointError,
+    ConfigError,
+    EngineError,
+    NotReadyError,
+    RequestError,
+    TextTooLongError,
+)
 from ouzel.orchestrator import AsyncOmni, AudioChunk, Omni, Speech
 from ouzel.stages.core import FinishReason
 from ouzel.stats.phases import Phase
@@ -299,6 +308,22 @@ def test_omni_is_the_same_without_an_event_loop(fakes: Options) -> None:
         assert omni.health().ready and omni.stats() == []
     with pytest.raises(NotReadyError):
         omni.speak("Too late.")
+
+
+async def test_a_start_that_fails_leaves_nothing(fakes: Options, tmp_path: Path) -> None:
+    (tmp_path / "torn").touch()
+    omni = AsyncOmni(**fakes())
+    with pytest.raises(CheckpointError, match="is torn"):
+        await omni.__aenter__()
+    assert omni.health().state == "stopped"
+
+
+def test_a_start_that_fails_ends_the_loop_of_omni_too(fakes: Options, tmp_path: Path) -> None:
+    (tmp_path / "torn").touch()
+    before = threading.active_count()
+    with pytest.raises(CheckpointError, match="is torn"), Omni(**fakes()):
+        raise AssertionError("it has no voice")
+    assert threading.active_count() == before
 
 
 def test_settings_that_exclude_each_other(fakes: Options) -> None:

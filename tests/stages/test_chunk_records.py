@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouzel.errors import EngineError, RequestError
@@ -28,6 +28,7 @@ def through_a_ring(chunk: CodesChunk | SamplesChunk) -> Record:
     return copy
 
 
+@settings(deadline=None)
 @given(phases=phases, finish=finishes, frames=st.integers(0, 100), groups=st.integers(1, 16))
 def test_codes_arrive_as_they_were(phases: dict[Phase, int], finish: FinishReason, frames: int, groups: int) -> None:
     codes = np.random.default_rng(frames).integers(0, 1 << 16, (frames, groups), np.uint16)
@@ -50,6 +51,7 @@ def test_codes_arrive_as_they_were(phases: dict[Phase, int], finish: FinishReaso
     assert repr(found.fault) == repr(fault) and (fault is None or found.fault.param == "text")
 
 
+@settings(deadline=None)
 @given(phases=phases, finish=finishes, frames=st.integers(0, 3))
 def test_samples_arrive_as_they_were(phases: dict[Phase, int], finish: FinishReason, frames: int) -> None:
     samples = np.random.default_rng(frames).uniform(-1, 1, frames * 1920).astype(np.float32)

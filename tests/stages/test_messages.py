@@ -33,7 +33,7 @@ KINDS = [kind for kind in messages._BY_NAME.values() if kind not in (Setup, Stat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_every_message_arrives_as_it_was_sent(kind: type[Message], data: st.DataObject) -> None:
     message = data.draw(st.from_type(kind))
@@ -63,6 +63,7 @@ def test_a_request_keeps_its_types() -> None:
     assert type(arrived.request.sampling.temperature) is float
 
 
+@settings(deadline=None)
 @given(texts, numbers)
 def test_pieces_credits_and_spans_arrive(text: str, number: int) -> None:
     for message in (

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -209,15 +210,14 @@ class AsyncOmni:
         :raises OuzelError: what keeps a stage from its start.
         """
         self._state = "loading"
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._close)
             with self._timeline.phase("start stages"):
                 await self._stages.start()
             self._watch = asyncio.create_task(self._tick(), name="deadlines")
             with self._timeline.phase("measure"):
                 await self._measure()
-        except BaseException:
-            await self._close()
-            raise
+            undo.pop_all()
         self._state = "serving"
         return self
 
@@ -239,7 +239,8 @@ class AsyncOmni:
 
     async def _measure(self) -> None:
         try:
-            speech = self._open(PROBE_TEXT, Wishes(max_frames=PROBE_FRAMES), "probe")
+            speaker = self.voice.default_speaker or next(iter(self.voice.speakers), None)
+            speech = self._open(PROBE_TEXT, Wishes(max_frames=PROBE_FRAMES, speaker=speaker), "probe")
             self._pace = measure([chunk async for chunk in speech])
         except RequestError as error:
             log.warning("the pace isn't measured: this voice speaks no plain text: %s", error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
 from typing import Any, Self, TypeVar
 
 from ouzel.errors import NotReadyError, OuzelError
@@ -60,11 +61,10 @@ class Omni:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="omni", daemon=True)
         self._thread.start()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._end_loop)
             self._do(self._omni.__aenter__())
-        except BaseException:
-            self._end_loop()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

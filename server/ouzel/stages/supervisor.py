@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -154,15 +155,14 @@ class Supervisor:
 
         :raises OuzelError: what keeps a stage from its first start; then none is left running.
         """
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)
             for stage in self._stages:
                 self._keepers.append(asyncio.create_task(self._keep(stage), name=f"keep {stage.spec.role}"))
                 if not self._limits.parallel:
                     await self._first_start([stage])
             await self._first_start(self._stages)
-        except BaseException:
-            await self.stop()
-            raise
+            undo.pop_all()
 
     def send(self, name: str, message: ToStage) -> None:
         """Say something to a stage; to one that is down it is lost."""
