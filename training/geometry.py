@@ -6,7 +6,7 @@ from ouzel.models.qwen3_tts.codec_config import CodecDecoderConfig
 
 RATE = 24_000
 FRAME = 1_920  # samples of a codec frame, 80 ms
-GROUPS = 8  # codebooks
+GROUPS = 4  # codebooks; of eight, the last four were noise to the talker and 2 points of word error to the codec
 CODES = 512  # entries of a codebook
 MELS = 80
 LATENT_STEPS = 4  # latent steps of a frame (50 a second), each of them two mel frames
@@ -78,11 +78,11 @@ CONFIG = {
         "spk_id": {SPEAKER: 3000 + _SHIFT},
         "spk_is_dialect": {SPEAKER: False},
         "code_predictor_config": {
-            "hidden_size": 128,
+            "hidden_size": 192,
             "intermediate_size": 512,
             "num_hidden_layers": 3,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 2,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 3,
             "head_dim": 64,
             "hidden_act": "silu",
             "attention_bias": False,

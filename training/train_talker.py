@@ -29,6 +29,7 @@ from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
 PHONES = 256
 GUIDED = ((2, 0), (3, 2))  # (layer, head)
 IGNORE = -100
+WEIGHTS = (1.0, 0.5, 0.25)  # of codebooks 1, 2, 3: what the sound needs most comes first
 
 
 @dataclass(slots=True)
@@ -50,7 +51,8 @@ class Corpus:
             token_cuts, frame_cuts = np.cumsum(parts["sizes"], axis=0)[:-1].T
             for name in ("tokens", "token_ends", "codes", "phones", "letters"):
                 cuts = token_cuts if name.startswith("token") else frame_cuts
-                getattr(whole, name).extend(np.split(parts[name], cuts))
+                part = parts[name][:, :GROUPS] if name == "codes" else parts[name]
+                getattr(whole, name).extend(np.split(part, cuts))
         return whole
 
 
@@ -190,7 +192,8 @@ class Voice(nn.Module):
         chosen = speaks & (torch.rand(speaks.shape) < share)
         codes = batch.next_codes[chosen]
         logits = self.predictor(hidden[chosen], codes, talker).float()
-        rest = F.cross_entropy(logits.flatten(0, 1), codes[:, 1:].flatten())
+        each = F.cross_entropy(logits.transpose(1, 2), codes[:, 1:], reduction="none").mean(0)
+        rest = (each * each.new_tensor(WEIGHTS)).sum() / sum(WEIGHTS)
         return [first, rest, phone, torch.stack(guide.losses).mean()]
 
 
@@ -218,6 +221,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3, help="of the frames that train the predictor in each step")
     parser.add_argument("--swap", type=float, default=0.06)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--start", type=Path, help="checkpoint whose tensors are taken where they fit")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall to nothing by the end")
     args = parser.parse_args()
@@ -233,6 +237,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(voice.parameters(), lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01)
     average = MovingAverage(voice, 0.999)
     step, epoch, queue = 0, 0, []
+    fits = {name: value.shape for name, value in voice.state_dict().items()}
     if args.out.exists():
         saved = read(args.out)
         voice.load_state_dict(saved["voice"])
@@ -249,6 +254,10 @@ def main() -> None:
             step=step,
         )
 
+    if args.start and not step:
+        known = {n: v for n, v in read(args.start)["voice"].items() if n in fits and fits[n] == v.shape}
+        voice.load_state_dict(known, strict=False)
+        print(f"{len(known)} of {len(fits)} tensors from {args.start}", flush=True)
     begin, shown = time.monotonic(), np.zeros(4)
     while (elapsed := time.monotonic() - begin) < args.minutes * 60:
         if not queue:
@@ -272,7 +281,7 @@ def main() -> None:
         if step % 50 == 0:
             names = " ".join(f"{n} {v:.3f}" for n, v in zip(("first", "rest", "phones", "guide"), shown, strict=True))
             print(f"{step} epoch {epoch} {elapsed:.0f}s {names}", flush=True)
-        if step % 400 == 0:
+        if step % 200 == 0:
             keep()
     keep()
 
