@@ -79,6 +79,17 @@ async def test_it_answers_while_it_loads_and_stops_with_sockets_and_streams_open
     assert (speaker.running, speaker.left) == (0, True)
 
 
+async def test_small_pieces_are_sent_at_once() -> None:
+    listener = bind(replace(DeployConfig().gateway, port=0), None)
+    serving = asyncio.create_task(serve(LoadingSpeaker(), DeployConfig(), listener))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as http:
+        await http.get("/health")
+    # What the listener has, its connections have from the start.
+    assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    os.kill(os.getpid(), signal.SIGTERM)
+    await serving
+
+
 async def test_a_load_that_fails_ends_the_server_with_its_error() -> None:
     speaker = LoadingSpeaker()
     speaker.failure = CheckpointError("model.safetensors is missing")

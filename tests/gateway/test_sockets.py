@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from fake_speaker import frames_of, tone
 from running import Running, running, until, with_gateway, with_limits
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from ouzel.audio.chain import AudioChain
 from ouzel.audio.wav import pcm16
 from ouzel.errors import BusyError, EngineError
 from ouzel.gateway.speaker import Health, State
@@ -363,3 +367,34 @@ async def test_while_loading_a_socket_is_refused(server: Running) -> None:
         await connect(server.socket_url)
     assert caught.value.response.status_code == 503
     assert json.loads(caught.value.response.body)["error"]["message"] == "loading: weights 1/3"
+
+
+async def test_the_command_of_another_maker_speaks(server: Running) -> None:
+    """`python -m websockets`: a line typed is a message sent."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "websockets", server.socket_url,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    typed = ['{"type":"session.config"}', '{"type":"input.text","text":"Hello."}', '{"type":"input.done"}']
+    process.stdin.write("\n".join([*typed, ""]).encode())
+    shown = b""
+    while b"audio.done" not in shown:
+        shown += await process.stdout.read(1 << 16)
+    assert b"session.created" in shown
+    process.kill()
+    await process.wait()
+
+
+async def test_the_event_loop_encodes_nothing(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = set()
+
+    def encode(chain: AudioChain, samples: np.ndarray) -> bytes:
+        threads.add(threading.current_thread())
+        return pcm16(samples)
+
+    monkeypatch.setattr(AudioChain, "encode", encode)
+    async with session(server) as one:
+        await one.say(TEXT)
+        await one.until("audio.done")
+    assert threads and threading.main_thread() not in threads

@@ -21,6 +21,11 @@ class _JournalFormatter(logging.Formatter):
         return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn takes a refused handshake and a body that is broken off for our mistakes; both are meant, and logged."""
+    return not record.getMessage().startswith("ASGI callable returned without completing")
+
+
 def configure_logging(level: str = "INFO", environ: Mapping[str, str] = os.environ) -> None:
     """Log to standard error, in the form of whoever reads it."""
     handler = logging.StreamHandler(sys.stderr)
@@ -28,4 +33,5 @@ def configure_logging(level: str = "INFO", environ: Mapping[str, str] = os.envir
         handler.setFormatter(_JournalFormatter("%(name)s: %(message)s"))
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     logging.basicConfig(level=level, handlers=[handler], force=True)

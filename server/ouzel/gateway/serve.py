@@ -105,6 +105,8 @@ async def serve(
     stopping, served = asyncio.Event(), asyncio.Event()
     server = SpeechServer(create_app(speaker, config, key=key, stopping=stopping, page=page), stopping)
     notifier = notifier or Notifier(None)
+    # asyncio does this only for sockets that name their protocol; without, a small piece waits 40 ms for an ACK.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # which its connections inherit
 
     loaded = asyncio.Event()
 
