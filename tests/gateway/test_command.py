@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -66,6 +67,8 @@ def test_it_serves_and_stops_soon_with_everything_open(tiny_voice: Path) -> None
     with serving(tiny_voice) as (process, address):
         wait_until_ready(address)
         assert len(httpx.post(f"{address}/v1/audio/speech", json=SPEECH).content) % 3840 == 0
+        events = httpx.post(f"{address}/v1/audio/speech", json={**SPEECH, "stream_format": "sse"}).text.split("\n\n")
+        assert json.loads(events[-2].removeprefix("data: "))["usage"]["input_tokens"] > 5
         stages = children_of(process.pid)
         assert len(stages) == 2
         with connect(f"ws{address.removeprefix('http')}/v1/audio/speech/stream") as socket_:

@@ -71,7 +71,7 @@ async def test_it_answers_while_it_loads_and_stops_with_sockets_and_streams_open
                     await socket_.recv()
             assert socket_.close_code == 1001
         await serving
-        # The bound is the issue's own; everything here ends by itself or after the second of grace.
+        # The bound is the issue's own; everything here ends by itself or after its time of grace.
         assert asyncio.get_running_loop().time() - began < 5
         with pytest.raises(httpx.RemoteProtocolError):
             await stream

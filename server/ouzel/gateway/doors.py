@@ -23,6 +23,7 @@ __all__ = ["CountedDoor", "KeyDoor", "MethodDoor", "OriginDoor", "RequestIdDoor"
 log = logging.getLogger(__name__)
 
 _GUARDED = "/v1/"
+_PROBED = ("/health", "/ready", "/metrics")
 _EXPOSED = "X-Request-Id, Server-Timing, X-Finish-Reason, Warning, Retry-After"
 _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 
@@ -54,8 +55,9 @@ class RequestIdDoor:
         finally:
             what = scope.get("method", "WebSocket")
             took = time.monotonic() - began
-            # Without its query: that may hold a key.
-            log.info("%s %s %s %d in %.3f s", request_id, what, scope["path"], status, took)
+            # Without its query: that may hold a key. Probes come every few seconds and are no news.
+            level = logging.DEBUG if scope["path"] in _PROBED else logging.INFO
+            log.log(level, "%s %s %s %d in %.3f s", request_id, what, scope["path"], status, took)
 
 
 class OriginDoor:

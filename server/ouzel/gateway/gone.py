@@ -15,7 +15,7 @@ __all__ = ["GRACE_S", "ClientGone", "unless_gone"]
 T = TypeVar("T")
 
 #: What requests over HTTP still have once the server was told to stop.
-GRACE_S = 1.0
+GRACE_S = 0.5
 
 
 class ClientGone(Exception):
