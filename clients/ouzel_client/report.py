@@ -29,7 +29,7 @@ class Report:
         self.gaps_ms += timing["gap_ms"]
         cause = " waited for text" if timing["starved_ms"] > timing["used_ms"] else ""
         phases = "  ".join(f"{name} {ms:.1f}" for name, ms in timing["phases_ms"].items())
-        late = f"  GAP {timing['gap_ms']:.0f}{cause}" if timing["gap_ms"] else ""
+        late = f"  GAP {timing['gap_ms']:.0f}{cause}" if timing["gap_ms"] >= 1 else ""
         return (
             f"frame {timing['frame']:>4} +{timing['frames']:<3} "
             f"{timing['used_ms']:>7.1f} of {timing['budget_ms']:.0f} ms  {phases}{late}"
