@@ -55,6 +55,8 @@ def main() -> None:
         path.write_text(json.dumps(content, indent=2) + "\n")
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
         shutil.copy(args.tokenizer / name, args.out / name)
+    for path in args.out.rglob("*.safetensors"):
+        path.chmod(0o644)  # safetensors writes for its owner alone
     size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
     print(f"{args.out}: {size / 1e6:.1f} MB")
 
