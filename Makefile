@@ -30,8 +30,8 @@ check: $(READY)
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 
-voice: $(READY)
-	@$(MAKE) -C training PYTHON=$(abspath $(BIN)/python)
+voice:
+	@$(MAKE) -C training
 
 $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

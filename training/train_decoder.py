@@ -34,18 +34,19 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=10)
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--judges", action="store_true")
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall by the end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng()
-    codec = Codec()
+    codec = Codec().to(args.device)
     codec.load_state_dict(read(args.latent)["codec"])
     net = codec.decoder
     net.decoder.load_state_dict(read(args.vocoder)["vocoder"])
     speech = shards.load(args.data, sound=True)
     codes = encode_all(codec, speech)
-    judges, target, loss_of = Discriminators(), LatentTarget(), SpectralLoss()
+    judges, target, loss_of = (part().to(args.device) for part in (Discriminators, LatentTarget, SpectralLoss))
     trained = [p for n, p in net.named_parameters() if not n.startswith("quantizer")]
     optimizer = torch.optim.AdamW(trained, lr=args.rate, betas=(0.8, 0.99), weight_decay=1e-3)
     judging = torch.optim.AdamW(judges.parameters(), lr=3e-4, betas=(0.8, 0.99))
@@ -78,8 +79,12 @@ def main() -> None:
         for group in optimizer.param_groups:
             group["lr"] = args.rate * (max(0.03, 1 - done) if args.cool else 1.0)
         first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
-        taken = torch.from_numpy(np.stack([codes[f - CONTEXT : f + args.frames] for f in first])).transpose(1, 2)
-        padded = torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin))
+        taken = (
+            torch.from_numpy(np.stack([codes[f - CONTEXT : f + args.frames] for f in first]))
+            .to(args.device)
+            .transpose(1, 2)
+        )
+        padded = torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin)).to(args.device)
         real = padded[:, target.margin : -target.margin]
         with torch.no_grad():
             vectors = net.quantizer(taken)
@@ -118,10 +123,10 @@ def main() -> None:
 
 def encode_all(codec: Codec, speech: shards.Speech, piece: int = 2000) -> np.ndarray:
     """Codes [frames, G] of all speech; sentence borders don't matter at this size."""
-    found = []
+    found, device = [], next(codec.parameters()).device
     for begin in range(0, speech.frames, piece):
         z, _ = speech.z_crops(np.array([begin]), min(piece, speech.frames - begin))
-        found.append(codec.encode(torch.from_numpy(z))[0].T.numpy())
+        found.append(codec.encode(torch.from_numpy(z).to(device))[0].T.cpu().numpy())
     return np.concatenate(found)
 
 

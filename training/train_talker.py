@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,9 @@ class Batch:
     next_codes: Tensor  # [B, T, G] the frame that each row has to say, IGNORE where none; end of speech in codebook 0
     phones: Tensor  # [B, T, 4] phones of that frame
     window: Tensor  # [B, T, T] bool, text rows that are being said at each row
+
+    def to(self, device: str) -> Batch:
+        return Batch(*(getattr(self, part.name).to(device) for part in fields(self)))
 
 
 class Prompts:
@@ -153,7 +156,7 @@ class Guide:
                 q, k, _ = attention.project(x, cos, sin)
                 share = q.shape[2] // k.shape[2]
                 scores = q[:, :, head] @ k[:, :, head // share].transpose(1, 2) * attention.head_dim**-0.5
-                future = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+                future = torch.ones(scores.shape[1:], dtype=torch.bool, device=scores.device).triu(1)
                 seen = scores.float().masked_fill(future, -torch.inf).softmax(-1)
                 told = self.window.any(-1)
                 self.losses.append(-((seen * self.window).sum(-1)[told] + 1e-4).log().mean())
@@ -189,7 +192,7 @@ class Voice(nn.Module):
         phone = F.cross_entropy(
             self.phones(hidden[speaks]).float().reshape(-1, PHONES), batch.phones[speaks].reshape(-1)
         )
-        chosen = speaks & (torch.rand(speaks.shape) < share)
+        chosen = speaks & (torch.rand(speaks.shape, device=speaks.device) < share)
         codes = batch.next_codes[chosen]
         logits = self.predictor(hidden[chosen], codes, talker).float()
         each = F.cross_entropy(logits.transpose(1, 2), codes[:, 1:], reduction="none").mean(0)
@@ -221,6 +224,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3, help="of the frames that train the predictor in each step")
     parser.add_argument("--swap", type=float, default=0.06)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--start", type=Path, help="checkpoint whose tensors are taken where they fit")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall to nothing by the end")
@@ -229,7 +233,7 @@ def main() -> None:
     rng = np.random.default_rng()
     config = config_from_dict(CONFIG)
     prompts, corpus = Prompts(config, TextTokenizer(args.tokenizer)), Corpus.load(args.corpus)
-    voice = Voice(config)
+    voice = Voice(config).to(args.device)
     for module in voice.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
@@ -266,8 +270,8 @@ def main() -> None:
         done = elapsed / (args.minutes * 60)
         for group in optimizer.param_groups:
             group["lr"] = args.rate * min(1.0, (step + 1) / 300) * (max(0.02, 1 - done) if args.cool else 1.0)
-        batch = make_batch(corpus, queue.pop(), prompts, rng, args.swap)
-        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+        batch = make_batch(corpus, queue.pop(), prompts, rng, args.swap).to(args.device)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
             parts = voice.losses(batch, guide, args.share)
         loss = parts[0] + parts[1] + 0.3 * parts[2] + 0.1 * parts[3]
         optimizer.zero_grad()
