@@ -6,6 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("ouzel", deadline=None)
+settings.load_profile("ouzel")
 
 # The recipes in tests/oracle are shared with scripts that run in another environment; tests import them from there.
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
