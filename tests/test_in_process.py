@@ -14,7 +14,7 @@ from ouzel.stages.core import FinishReason, SamplingWishes
 from tiny_cores import SEEDS
 
 LONG = SamplingWishes(seed=SEEDS[0])
-CONFIG = load_config(("qwen3_tts",), environ={}).config
+CONFIG = load_config(("qwen3_tts",), environ={}, flags={"limits.buffer_frames": 99}).config
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,15 @@ def test_the_same_seed_gives_the_same_speech(voice: InProcess) -> None:
 
 
 def test_sentences_follow_each_other_and_end_once(voice: InProcess) -> None:
-    sounds = list(voice.speak("Hello there. The World! Is 12 a user?", wishes(frames=3)))
-    assert sorted({sound.sentence for sound in sounds}) == [0, 1, 2]
-    assert sum(sound.frames for sound in sounds) == 9
-    assert [sound.finish for sound in sounds if sound.finish] == [FinishReason.LENGTH]
+    sounds = list(voice.speak("Hello there. The World! Is 12 a user?", wishes(frames=300)))
+    assert sorted({sound.sentence for sound in sounds if sound.frames}) == [0, 1, 2]
+    assert sum(sound.finish is not None for sound in sounds) == 1 and sounds[-1].finish is not None
+
+
+def test_a_limit_is_that_of_the_whole_text(voice: InProcess) -> None:
+    sounds = list(voice.speak("Hello there. The World! Is 12 a user?", wishes(frames=25)))
+    assert [sum(sound.frames for sound in sounds if sound.sentence == place) for place in range(3)] == [22, 3, 0]
+    assert sounds[-1].finish is FinishReason.LENGTH
 
 
 def test_one_sentence_that_was_cut_off_is_told_of_the_whole(voice: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +105,8 @@ def test_one_utterance_at_a_time(voice: InProcess) -> None:
     [
         (Wishes(speaker="rian"), NotFoundError),
         (Wishes(language="klingon"), RequestError),
-        (Wishes(max_frames=0), RequestError),
         (Wishes(chunk_frames=(3, 2)), RequestError),
+        (Wishes(chunk_frames=(2, 100)), RequestError),
         (Wishes(sampling=SamplingWishes(temperature=-1)), RequestError),
     ],
 )

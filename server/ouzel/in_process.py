@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Self, cast
 
@@ -23,9 +24,10 @@ from ouzel.engines.code2wav import Code2WavCore
 from ouzel.engines.talker import TalkerCore
 from ouzel.errors import BusyError, CheckpointError
 from ouzel.models.qwen3_tts.config import load_config
-from ouzel.orchestrator.request import Wishes
-from ouzel.scheduling import frame_limit
-from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk, TalkerRequest
+from ouzel.orchestrator.request import Command, Deliver, End, Request, Wishes
+from ouzel.scheduling import ChunkSchedule
+from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk
+from ouzel.stages.messages import Abort, Credit, Speak
 from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.steps import NULL, StepStats
@@ -44,8 +46,8 @@ class Sound:
 
     samples: NDArray[np.float32]  # [n] mono, in -1..1
     frames: int
-    #: place of the sentence that it belongs to
-    sentence: int
+    #: place of the sentence that it belongs to; None for a last one without sound
+    sentence: int | None
     #: how the whole utterance ended, in its last piece: `length` where any sentence did
     finish: FinishReason | None
     #: ns in each phase
@@ -55,15 +57,19 @@ class Sound:
 class Utterance:
     """The sound of one text, sentence after sentence, made while it is iterated over."""
 
-    def __init__(self, talker_core: TalkerCore, code2wav_core: Code2WavCore, requests: Sequence[TalkerRequest]) -> None:
+    def __init__(
+        self, talker_core: TalkerCore, code2wav_core: Code2WavCore, request: Request, sentences: Sequence[str]
+    ) -> None:
         """Begin the first sentence; raises as `InProcess.speak` does."""
         self.open = True
         #: how it ended; None before
         self.finish: FinishReason | None = None
         self._talker = talker_core
         self._code2wav = code2wav_core
-        self._requests = requests
-        self._begin(requests[0])
+        self._request = request
+        for sentence in sentences:
+            self._obey(request.text(sentence))
+        self._obey(request.text_over())
         self._sounds = self._speak()
 
     def __iter__(self) -> Iterator[Sound]:
@@ -78,44 +84,53 @@ class Utterance:
         self._sounds.close()
         self._stop()
 
-    def _begin(self, request: TalkerRequest) -> None:
-        self._talker.add(request)
-        self._code2wav.add(DecodeRequest(request.slot, request.epoch))
-
     def _speak(self) -> Generator[Sound]:
-        finish = FinishReason.STOP
-        last_sentence = len(self._requests) - 1
         try:
-            for place, request in enumerate(self._requests):
-                if place:
-                    self._begin(request)
+            while self.finish is None:
                 for chunk in self._chunks():
-                    if chunk.finish is FinishReason.LENGTH:
-                        finish = FinishReason.LENGTH
-                    over = chunk.last and place == last_sentence
-                    self.finish = finish if over else None
+                    sentence = self._obey(self._request.chunk(chunk))
+                    if sentence is None and self.finish is None:
+                        continue
                     yield Sound(
                         samples=chunk.samples,
                         frames=chunk.frames,
-                        sentence=place,
+                        sentence=sentence,
                         finish=self.finish,
                         phases=chunk.phases,
                     )
+                    self._obey(self._request.taken(chunk.frames, None))
         finally:
             self._stop()
 
-    def _chunks(self) -> Iterator[SamplesChunk]:
-        """What the cores make of the sentence that has begun."""
-        while True:
-            while not self._code2wav.has_work:
-                for codes in self._talker.step():
-                    self._code2wav.feed(codes.slot, codes)
-            for chunk in self._code2wav.step():
-                if chunk.fault is not None:
-                    raise chunk.fault
-                yield chunk
-                if chunk.last:
-                    return
+    def _chunks(self) -> Sequence[SamplesChunk]:
+        """The next that the cores make."""
+        while not self._code2wav.has_work:
+            for codes in self._talker.step():
+                self._code2wav.feed(codes.slot, codes)
+        return self._code2wav.step()
+
+    def _obey(self, commands: Sequence[Command]) -> int | None:
+        """Carry out what the request answered; the place of the sentence that sound came of.
+
+        :raises OuzelError: what ended the request, or keeps a sentence from its start
+        """
+        sentence = None
+        for command in commands:
+            match command:
+                case Speak(request):
+                    self._talker.add(request)
+                    self._code2wav.add(DecodeRequest(request.slot, request.epoch))
+                case Credit(slot, grant):
+                    self._talker.feed(slot, grant)
+                case Deliver(_, place):
+                    sentence = place
+                case Abort():
+                    self._stop()
+                case End(finish, fault):
+                    self.finish = finish
+                    if fault is not None:
+                        raise fault
+        return sentence
 
     def _stop(self) -> None:
         self.open = False
@@ -134,6 +149,7 @@ class InProcess:
         code2wav_core: Code2WavCore,
         *,
         limits: LimitsConfig,
+        chunk_min_frames: int,
         mode: TextMode,
         sample_rate: int,
     ) -> None:
@@ -141,8 +157,9 @@ class InProcess:
         self._talker = talker_core
         self._code2wav = code2wav_core
         self._limits = limits
+        self._chunk_min_frames = chunk_min_frames
         self._mode: TextMode = mode
-        self._epoch = 0
+        self._epochs = count(1)
         self._utterance: Utterance | None = None
 
     @classmethod
@@ -174,6 +191,7 @@ class InProcess:
             talker.build(folder, config, timeline, counting["talker"]),
             code2wav.build(folder, config, timeline, counting["code2wav"]),
             limits=limits,
+            chunk_min_frames=config.talker.chunk_min_frames,
             mode=cast("TextMode", voice.extras.text) if voice.extras else "raw",
             sample_rate=voice.codec.sample_rate,
         )
@@ -187,38 +205,15 @@ class InProcess:
         """
         if self._utterance is not None and self._utterance.open:
             raise BusyError("an utterance is still open: exhaust or close it first")
+        if wishes.chunk_frames is not None:
+            least, most = self._chunk_min_frames, self._limits.buffer_frames
+            ChunkSchedule.from_request(wishes.chunk_frames, "chunk_frames", least=least, most=most)
         sentences = spoken_sentences(text, self._mode, longest=self._limits.max_text_letters, param="text")
-        requests = [self._request(place, sentence, wishes) for place, sentence in enumerate(sentences)]
-        self._utterance = Utterance(self._talker, self._code2wav, requests)
+        request = Request(SLOT, wishes, self._limits, 1, self._epochs.__next__)
+        self._utterance = Utterance(self._talker, self._code2wav, request, sentences)
         return self._utterance
 
     def snapshots(self) -> list[Snapshot]:
         """Step statistics of both cores; empty where they are off."""
         both = (self._talker.stats, self._code2wav.stats)
         return [stats.snapshot() for stats in both if isinstance(stats, StepStats)]
-
-    def _request(self, place: int, sentence: str, wishes: Wishes) -> TalkerRequest:
-        limits, sampling = self._limits, wishes.sampling
-        frames = frame_limit(
-            len(sentence),
-            letters_per_second=limits.letters_per_second,
-            factor=limits.frame_limit_factor,
-            extra_seconds=limits.frame_limit_extra_s,
-            user_cap=wishes.max_frames,
-        )
-        if sampling.seed is not None:
-            sampling = replace(sampling, seed=sampling.seed + place)
-        self._epoch += 1
-        return TalkerRequest(
-            slot=SLOT,
-            epoch=self._epoch,
-            text=sentence,
-            max_frames=frames,
-            granted_frames=frames,
-            language=wishes.language,
-            speaker=wishes.speaker,
-            instruct=wishes.instruct,
-            streaming_layout=wishes.streaming_layout,
-            sampling=sampling,
-            chunk_frames=wishes.chunk_frames,
-        )

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,29 @@ async def test_text_in_pieces_is_spoken_as_its_sentences_become_certain(fakes: O
     assert rest[0].starved_ns > 0, "the voice waited for its text"
 
 
+async def test_in_the_streaming_layout_words_are_spoken_before_their_sentence_is_whole(fakes: Options) -> None:
+    spoken = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[str]:
+        yield "It is wo"
+        yield "rd by "
+        await spoken.wait()
+        yield "word. A"
+        yield "nd then."
+
+    async with AsyncOmni(**fakes(LimitsConfig(progress_deadline_s=0.5))) as omni:
+        speech = omni.speak(pieces(), streaming_layout=True, chunk_frames=[2])
+        first = [await anext(speech) for _ in range(6)]
+        assert sum(chunk.frames for chunk in first) == 12, "all that is certain but what fills no chunk"
+        await asyncio.sleep(1)
+        assert speech.finish is None, "who waits for words isn't stuck"
+        spoken.set()
+        rest = await all_of(speech)
+    heard = frame_numbers([*first, *rest])
+    assert heard == [*range(len("It is word by word. ")), *range(len("And then."))]
+    assert {chunk.sentence for chunk in rest} == {0, 1} and speech.finish is FinishReason.STOP
+
+
 async def test_whole_pieces_are_spoken_without_seeing_what_follows(fakes: Options) -> None:
     async def pieces() -> AsyncIterator[str]:
         yield "Hello there."
@@ -104,13 +128,16 @@ async def test_whole_pieces_are_spoken_without_seeing_what_follows(fakes: Option
         ("a" * 5000, {}, TextTooLongError),
         ("Hello.", {"chunk_frames": [4, 2]}, RequestError),
         ("Hello.", {"chunk_frames": [2, 60]}, RequestError),
+        ("Hello.", {"chunk_frames": [1, 2]}, RequestError),
         ("Hello.", {"max_frames": 0}, RequestError),
     ],
 )
 async def test_what_is_wrong_with_a_request_is_said_at_once(
     fakes: Options, text: str, wishes: dict[str, Any], error: type[Exception]
 ) -> None:
-    async with AsyncOmni(**fakes(LimitsConfig(buffer_frames=50))) as omni:
+    options = fakes(LimitsConfig(buffer_frames=50))
+    options["config"] = replace(options["config"], talker=replace(options["config"].talker, chunk_min_frames=2))
+    async with AsyncOmni(**options) as omni:
         with pytest.raises(error):
             omni.speak(text, **wishes)
         assert omni.health().open_requests == 0
@@ -151,9 +178,11 @@ async def test_sources_that_fail_end_their_request(fakes: Options) -> None:
 
 async def test_the_frame_limit_is_told_from_success(fakes: Options) -> None:
     async with AsyncOmni(**fakes()) as omni:
-        speech = omni.speak("Hello there. Yes.", max_frames=5)
-        assert frame_numbers(await all_of(speech)) == [*range(5), *range(4)]
+        speech = omni.speak("Hello there. Yes. And no.", max_frames=14)
+        assert frame_numbers(await all_of(speech)) == [*range(12), *range(2)], "of the whole text"
         assert speech.finish is FinishReason.LENGTH
+        exact = omni.speak("Hello there.", max_frames=12)
+        assert len(frame_numbers(await all_of(exact))) == 12 and exact.finish is FinishReason.STOP
 
 
 async def test_an_abort_ends_it_at_once_and_its_slot_is_free(fakes: Options) -> None:

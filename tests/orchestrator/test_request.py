@@ -15,7 +15,7 @@ from ouzel.config.schema import LimitsConfig
 from ouzel.errors import EngineError, RequestError
 from ouzel.orchestrator.request import Command, Deliver, End, Request, State, Wishes
 from ouzel.stages.core import FinishReason, SamplesChunk, SamplingWishes
-from ouzel.stages.messages import Abort, Credit, Speak
+from ouzel.stages.messages import Abort, Credit, Speak, Text
 
 LIMITS = LimitsConfig(buffer_frames=4)
 DIED = EngineError("a stage died")
@@ -39,10 +39,10 @@ def names(commands: list[Command]) -> list[str]:
 
 def test_sentences_follow_one_another_and_end_once() -> None:
     request = new_request()
-    (first,) = request.sentence("One.")
+    (first,) = request.text("One.")
     assert isinstance(first, Speak) and first.request.text == "One." and first.request.granted_frames == 4
     assert request.state is State.QUEUED
-    assert request.sentence("Two.") == [] and request.text_over() == []
+    assert request.text("Two.") == [] and request.text_over() == []
     assert names(request.chunk(sound(1, 0, 2))) == ["Deliver"]
     assert request.state is State.SPEAKING
     delivered, second = request.chunk(sound(1, 1, 1, FinishReason.STOP))
@@ -54,10 +54,10 @@ def test_sentences_follow_one_another_and_end_once() -> None:
 
 def test_text_that_pauses_leaves_the_request_waiting() -> None:
     request = new_request()
-    request.sentence("One.")
+    request.text("One.")
     request.chunk(sound(1, 0, 0, FinishReason.STOP))
     assert request.state is State.WAITING
-    assert names(request.sentence("Two.")) == ["Speak"]
+    assert names(request.text("Two.")) == ["Speak"]
     request.chunk(sound(2, 0, 0, FinishReason.STOP))
     assert request.text_over() == [End(FinishReason.STOP)]
 
@@ -65,16 +65,61 @@ def test_text_that_pauses_leaves_the_request_waiting() -> None:
 def test_length_in_any_sentence_is_how_the_whole_ends() -> None:
     request = new_request()
     for text in ("One.", "Two."):
-        request.sentence(text)
+        request.text(text)
     request.text_over()
     request.chunk(sound(1, 0, 1, FinishReason.LENGTH))
     assert request.chunk(sound(2, 0, 0, FinishReason.STOP)) == [End(FinishReason.LENGTH)]
 
 
+def test_a_frame_limit_is_that_of_the_whole_text() -> None:
+    request = new_request(Wishes(max_frames=5))
+    for text in ("One.", "Two.", "Three."):
+        request.text(text)
+    _, second = request.chunk(sound(1, 0, 3, FinishReason.STOP))
+    assert isinstance(second, Speak) and second.request.max_frames == 2
+    assert request.chunk(sound(2, 0, 2, FinishReason.LENGTH))[-1] == End(FinishReason.LENGTH), "nothing of the third"
+
+
+def test_a_text_that_just_reaches_its_limit_is_whole() -> None:
+    request = new_request(Wishes(max_frames=3))
+    request.text("One.")
+    request.chunk(sound(1, 0, 3, FinishReason.STOP))
+    assert request.state is State.WAITING
+    assert request.text_over() == [End(FinishReason.STOP)]
+
+
+def test_a_limit_below_one_is_a_request_error() -> None:
+    with pytest.raises(RequestError, match="max_frames 0: give at least 1"):
+        Wishes(max_frames=0)
+
+
+def test_words_follow_their_sentence_into_the_stages() -> None:
+    request = new_request(Wishes(streaming_layout=True))
+    speak, first = request.text("It ", whole=False)
+    assert isinstance(speak, Speak) and speak.request.text is None and request.waits_for_text
+    assert isinstance(first, Text) and (first.piece.text, first.piece.last) == ("It ", False)
+    (last,) = request.text("is so. ")
+    assert isinstance(last, Text) and (last.piece.text, last.piece.last) == ("is so. ", True)
+    assert (last.piece.max_frames or 0) < speak.request.max_frames, "now its length is known"
+    assert not request.waits_for_text
+    assert request.text("Or ", whole=False) == request.text("not?") == [], "it waits for the one before"
+    (second,) = request.chunk(sound(1, 0, 0, FinishReason.STOP))
+    assert isinstance(second, Speak) and second.request.text == "Or not?", "whole by now"
+
+
+def test_the_rest_of_a_sentence_whose_speech_has_ended_is_spoken() -> None:
+    request = new_request()
+    request.text("It ", whole=False)
+    request.chunk(sound(1, 0, 0, FinishReason.STOP))
+    speak, first = request.text("is ", whole=False)
+    assert isinstance(speak, Speak) and isinstance(first, Text) and first.piece.text == "is "
+    assert names(request.text_over()) == ["Text"]
+
+
 def test_credits_grow_by_what_was_taken_and_speak_of_this_utterance_alone() -> None:
     request = new_request()
-    request.sentence("One.")
-    request.sentence("Two.")
+    request.text("One.")
+    request.text("Two.")
     request.chunk(sound(1, 0, 3, FinishReason.STOP))
     (credit,) = request.taken(3, 12.5)
     assert isinstance(credit, Credit)
@@ -83,16 +128,16 @@ def test_credits_grow_by_what_was_taken_and_speak_of_this_utterance_alone() -> N
 
 def test_late_refused_and_foreign_events() -> None:
     request = new_request()
-    request.sentence("One.")
+    request.text("One.")
     assert request.chunk(sound(0, 0, 1)) == [] and request.refused(0, DIED) == []
     wrong = RequestError("no such speaker", param="speaker")
     assert request.refused(1, wrong) == [End(FinishReason.ERROR, wrong)], "nothing of it is left to abort"
-    assert request.chunk(sound(1, 0, 1)) == [] and request.sentence("Two.") == []
+    assert request.chunk(sound(1, 0, 1)) == [] and request.text("Two.") == []
 
 
 def test_a_missing_chunk_is_an_error_and_not_a_hole() -> None:
     request = new_request()
-    request.sentence("One.")
+    request.text("One.")
     abort, end = request.chunk(sound(1, 1, 1))
     assert abort == Abort(7, 1) and isinstance(end, End) and "chunk 1 of sound came where 0 was due" in str(end.fault)
 
@@ -100,8 +145,8 @@ def test_a_missing_chunk_is_an_error_and_not_a_hole() -> None:
 def test_wishes_reach_the_talker_and_each_sentence_has_its_own_seed() -> None:
     wishes = Wishes(speaker="joe", chunk_frames=(1, 2), max_frames=9, sampling=SamplingWishes(seed=5))
     request = new_request(wishes)
-    (first,) = request.sentence("One.")
-    request.sentence("One.")
+    (first,) = request.text("One.")
+    request.text("One.")
     (second,) = request.chunk(sound(1, 0, 0, FinishReason.STOP))
     assert isinstance(first, Speak) and isinstance(second, Speak)
     assert (first.request.speaker, first.request.chunk_frames, first.request.max_frames) == ("joe", (1, 2), 9)
@@ -116,7 +161,7 @@ def test_it_waits_for_its_consumer_where_the_credits_may_not_fill_a_chunk(
     received: int, drained: int, waits: bool
 ) -> None:
     request = new_request()
-    request.sentence("One.")
+    request.text("One.")
     request.chunk(sound(1, 0, received))
     request.taken(drained, None)
     assert request.waits_for_consumer is waits
@@ -125,7 +170,8 @@ def test_it_waits_for_its_consumer_where_the_credits_may_not_fill_a_chunk(
 # Every sequence of events, however senseless, ends a request at most once and leaves nothing behind.
 
 EVENTS: dict[str, Callable[[Request], list[Command]]] = {
-    "sentence": lambda request: request.sentence("One."),
+    "sentence": lambda request: request.text("One."),
+    "words": lambda request: request.text("One", whole=False),
     "text over": lambda request: request.text_over(),
     "sound": lambda request: request.chunk(sound(request.epoch or 1, request._sequence, 1)),
     "last sound": lambda request: request.chunk(sound(request.epoch or 1, request._sequence, 0, FinishReason.STOP)),
@@ -174,9 +220,10 @@ class World:
     #: things that go wrong, each at most once and at any time
     troubles: frozenset[str]
     request: Request = field(default_factory=lambda: Request(7, PLAIN, LIMITS, 2, Epochs()))
-    text: deque[str] = field(default_factory=lambda: deque(["aaa", "bb"]))
+    #: words, and whether their sentence ends with them
+    text: deque[tuple[str, bool]] = field(default_factory=lambda: deque([("aaa", True), ("b", False), ("b", True)]))
     text_open: bool = True
-    talker: dict[int, list[int]] = field(default_factory=dict)  # epoch → frames to make, made, granted
+    talker: dict[int, list[int]] = field(default_factory=dict)  # epoch → frames to make, made, granted, may grow
     codes: deque[tuple[int, int, bool]] = field(default_factory=deque)  # epoch, sequence, last
     buffer: int = 0
     delivered: int = 0
@@ -205,7 +252,8 @@ class World:
         request = self.request
         match choice:
             case "text":
-                self.obey(request.sentence(self.text.popleft()))
+                words, whole = self.text.popleft()
+                self.obey(request.text(words, whole=whole))
             case "text over":
                 self.text_open = False
                 self.obey(request.text_over())
@@ -226,7 +274,11 @@ class World:
             assert not self.ends, f"{command} after the end"
             match command:
                 case Speak(wanted):
-                    self.talker[wanted.epoch] = [len(wanted.text or ""), 0, wanted.granted_frames]
+                    self.talker[wanted.epoch] = [len(wanted.text or ""), 0, wanted.granted_frames, wanted.text is None]
+                case Text(_, piece):
+                    if piece.epoch in self.talker:
+                        self.talker[piece.epoch][0] += len(piece.text)
+                        self.talker[piece.epoch][3] = not piece.last
                 case Credit(_, grant):
                     if grant.epoch in self.talker:
                         self.talker[grant.epoch][2] = grant.frames
@@ -242,11 +294,11 @@ class World:
                     self.buffer = 0 if finish is FinishReason.CANCELLED else self.buffer
 
     def _may_speak(self, epoch: int) -> bool:
-        frames, made, granted = self.talker[epoch]
-        return made == frames or made < granted
+        frames, made, granted, growing = self.talker[epoch]
+        return not growing if made == frames else made < granted
 
     def _speak(self, epoch: int) -> None:
-        frames, made, _ = self.talker[epoch]
+        frames, made, *_ = self.talker[epoch]
         self.codes.append((epoch, made, made == frames))
         self.talker[epoch][1] += 1
         if made == frames:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from ouzel.errors import RequestError
 from ouzel.scheduling import frame_limit
 
 
@@ -12,13 +11,3 @@ from ouzel.scheduling import frame_limit
 )
 def test_the_limit_follows_the_length_of_the_text(letters: int, rate: float, frames: int) -> None:
     assert frame_limit(letters, letters_per_second=rate) == frames
-
-
-@pytest.mark.parametrize("cap", [1, 10_000])
-def test_an_explicit_cap_is_honoured_shorter_or_longer(cap: int) -> None:
-    assert frame_limit(60, user_cap=cap) == cap
-
-
-def test_a_cap_below_one_is_a_request_error() -> None:
-    with pytest.raises(RequestError, match="max_frames 0: give at least 1"):
-        frame_limit(60, user_cap=0)

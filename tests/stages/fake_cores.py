@@ -42,17 +42,23 @@ class Voice:
     schedule: ChunkSchedule
     credits: Credits
     knobs: dict[str, float]
+    text: str
+    growing: bool
     unsent: list[int] = field(default_factory=list)
     sent: int = 0
     sequence: int = 0
 
     @property
     def frames(self) -> int:
-        return min(len(self.request.text or ""), self.request.max_frames)
+        return min(len(self.text), self.request.max_frames)
 
     @property
     def over(self) -> bool:
-        return self.credits.made >= self.frames
+        return not self.growing and self.credits.made >= self.frames
+
+    @property
+    def may_speak(self) -> bool:
+        return self.over or (self.credits.available > 0 and self.credits.made < self.frames)
 
 
 class FakeTalker:
@@ -75,12 +81,17 @@ class FakeTalker:
         if request.slot in self._voices:
             raise EngineError(f"slot {request.slot} is taken")
         schedule = ChunkSchedule(request.chunk_frames) if request.chunk_frames else self._schedule
-        self._voices[request.slot] = Voice(request, schedule, Credits(request.granted_frames), knobs)
+        text, credits = request.text, Credits(request.granted_frames)
+        self._voices[request.slot] = Voice(request, schedule, credits, knobs, text or "", growing=text is None)
 
     def feed(self, slot: int, item: TalkerItem) -> None:
         voice = self._voices.get(slot)
-        if voice is not None and voice.request.epoch == item.epoch and isinstance(item, Grant):
+        if voice is None or voice.request.epoch != item.epoch:
+            return
+        if isinstance(item, Grant):
             voice.credits.grant(item.frames)
+        else:
+            voice.text, voice.growing = voice.text + item.text, not item.last
 
     def abort(self, slot: int) -> None:
         voice = self._voices.pop(slot, None)
@@ -99,7 +110,7 @@ class FakeTalker:
         self._voices.clear()
 
     def _speaking(self) -> list[Voice]:
-        return [voice for voice in list(self._voices.values())[:AT_ONCE] if voice.over or voice.credits.available]
+        return [voice for voice in list(self._voices.values())[:AT_ONCE] if voice.may_speak]
 
     def _speak(self, voice: Voice) -> list[CodesChunk]:
         frame, knobs = voice.credits.made, voice.knobs
@@ -116,7 +127,7 @@ class FakeTalker:
             voice.credits.made += 1
             self.stats.made(1)
         if voice.over:
-            cut = len(voice.request.text or "") > voice.request.max_frames
+            cut = len(voice.text) > voice.request.max_frames
             return [self._end(voice, FinishReason.LENGTH if cut else FinishReason.STOP)]
         due = voice.schedule.due(voice.sent, voice.credits.made)
         return [_chunk(voice)] if due else []

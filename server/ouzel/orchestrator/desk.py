@@ -14,7 +14,7 @@ from ouzel.orchestrator.slots import Slots
 from ouzel.orchestrator.stream import Stream
 from ouzel.scheduling import ProgressDeadline
 from ouzel.stages.chunk_records import unpack_samples
-from ouzel.stages.messages import Abort, AskStats, Credit, FromStage, Refused, Speak, StatsReply, ToStage
+from ouzel.stages.messages import Abort, AskStats, Credit, FromStage, Refused, Speak, StatsReply, Text, ToStage
 from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.steps import Stats
@@ -70,7 +70,7 @@ class Desk:
         """End the requests that nothing has moved in, though it wasn't for their text or their consumer to move."""
         for stream in list(self.streams.values()):
             request = stream.request
-            if request.state is State.WAITING or request.waits_for_consumer:
+            if request.waits_for_text or request.waits_for_consumer:
                 stream.deadline.progress()
             elif stream.deadline.expired:
                 silent = f"no progress for {stream.deadline.idle_s:.1f} s"
@@ -141,7 +141,7 @@ class Desk:
     def _carry_out(self, stream: Stream, commands: Sequence[Command]) -> None:
         for command in commands:
             match command:
-                case Speak() | Credit():
+                case Speak() | Text() | Credit():
                     self._send(self._names[0], command)
                 case Abort():
                     for name in self._names:

@@ -27,7 +27,7 @@ from ouzel.orchestrator.health import Health
 from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, DevicePace, describe, measure
 from ouzel.orchestrator.request import State, Wishes
 from ouzel.orchestrator.slots import Slots
-from ouzel.orchestrator.source import sentences_of
+from ouzel.orchestrator.source import words_of
 from ouzel.orchestrator.speech import Speech
 from ouzel.orchestrator.stream import Stream
 from ouzel.orchestrator.voice import VoiceFacts
@@ -150,7 +150,9 @@ class AsyncOmni:
 
         :param text: whole, or in pieces as they come
         :param seed: the same seed and text give the same speech; excludes one in `sampling`
-        :param max_frames: of a sentence, in place of the limit that follows from its length
+        :param streaming_layout: the text lies beside the frames; one that comes in pieces is then spoken word by word,
+            by a voice that reads it as it is written
+        :param max_frames: of the whole text; each sentence also keeps the limit that follows from its length
         :param whole_pieces: each piece of the text is a sentence or more, and safe to speak whatever follows
         :raises BusyError: when the queue is at its bound
         :raises NotReadyError: while a stage isn't serving
@@ -168,7 +170,7 @@ class AsyncOmni:
             sampling=_with_seed(sampling, seed),
             streaming_layout=streaming_layout,
             chunk_frames=self._chunk_frames(chunk_frames),
-            max_frames=_at_least_one(max_frames),
+            max_frames=max_frames,
         )
         return self._open(text, wishes, request_id, whole_pieces=whole_pieces)
 
@@ -262,14 +264,14 @@ class AsyncOmni:
         stream.start_delay_s = self._start_delay_s(sentences)
         if sentences is None:
             assert not isinstance(text, str)
-            self._read(stream, text, whole_pieces)
+            self._read(stream, text, whole=whole_pieces, streaming=wishes.streaming_layout)
         else:
             for sentence in sentences:
-                stream.act(stream.request.sentence(sentence))
+                stream.act(stream.request.text(sentence))
             stream.act(stream.request.text_over())
         return Speech(stream, asyncio.get_running_loop())
 
-    def _read(self, stream: Stream, pieces: AsyncIterable[str], whole: bool) -> None:
+    def _read(self, stream: Stream, pieces: AsyncIterable[str], *, whole: bool, streaming: bool) -> None:
         """Take the text as it comes; a source that fails ends the request."""
 
         def over(task: asyncio.Task[None]) -> None:
@@ -281,9 +283,9 @@ class AsyncOmni:
                 stream.act(stream.request.fail(fault))
 
         async def read() -> None:
-            longest = self._limits.max_text_letters
-            async for sentence in sentences_of(pieces, self.voice.text_mode, longest, whole=whole):
-                stream.act(stream.request.sentence(sentence))
+            longest, mode = self._limits.max_text_letters, self.voice.text_mode
+            async for text, ends in words_of(pieces, mode, longest, whole=whole, streaming=streaming):
+                stream.act(stream.request.text(text, whole=ends))
                 if stream.request.state is State.DONE:
                     return
             stream.act(stream.request.text_over())
@@ -306,19 +308,13 @@ class AsyncOmni:
     def _chunk_frames(self, asked: Sequence[int] | None) -> tuple[int, ...] | None:
         """A request's own schedule, or the one that suits the device; None for the profile's.
 
-        :raises RequestError: when it is no schedule, or has a chunk that no credits could fill.
+        :raises RequestError: when it is no schedule, or has chunks smaller or larger than they may be here.
         """
         if asked is None:
             fitted = self._plan is not None and self._plan.schedule != self._wanted
             return self._plan.schedule.sizes if self._plan is not None and fitted else None
-        schedule = ChunkSchedule.from_request(asked, "chunk_frames")
-        most = self._limits.buffer_frames
-        if schedule.steady > most:
-            raise RequestError(
-                f"chunk_frames {list(asked)}: {schedule.steady} frames are more than the {most} that a request buffers",
-                param="chunk_frames",
-            )
-        return schedule.sizes
+        least, most = self.config.talker.chunk_min_frames, self._limits.buffer_frames
+        return ChunkSchedule.from_request(asked, "chunk_frames", least=least, most=most).sizes
 
     async def _tick(self) -> None:
         while True:
@@ -356,9 +352,3 @@ def _with_seed(sampling: SamplingWishes | None, seed: int | None) -> SamplingWis
     if sampling.seed is not None:
         raise RequestError(f"seed {seed} and sampling.seed {sampling.seed}: give one of them", param="seed")
     return replace(sampling, seed=seed)
-
-
-def _at_least_one(max_frames: int | None) -> int | None:
-    if max_frames is not None and max_frames < 1:
-        raise RequestError(f"max_frames {max_frames}: give at least 1", param="max_frames")
-    return max_frames

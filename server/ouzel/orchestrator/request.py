@@ -1,8 +1,9 @@
 """One request as a pure state machine: events in, commands out.
 
 A request is a text in sentences and one stream of sound. Each sentence is an utterance of the stages under an epoch of
-its own; the next one is sent when the last sound of the one before has come. Whatever happens, and in whatever order,
-exactly one `End` comes out, and nothing after it.
+its own; the next one is sent when the last sound of the one before has come. A sentence may begin before its end is
+known: then its pieces follow it into the stages. Whatever happens, and in whatever order, exactly one `End` comes out,
+and nothing after it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from ouzel.config.schema import LimitsConfig
-from ouzel.errors import EngineError, OuzelError
+from ouzel.errors import EngineError, OuzelError, RequestError
 from ouzel.scheduling import frame_limit, granted_frames
-from ouzel.stages.core import FinishReason, Grant, SamplesChunk, SamplingWishes, TalkerRequest
-from ouzel.stages.messages import Abort, Credit, Speak
+from ouzel.stages.core import FinishReason, Grant, SamplesChunk, SamplingWishes, TalkerRequest, TextPiece
+from ouzel.stages.messages import Abort, Credit, Speak, Text
+from ouzel.text.sentences import LONGEST_PIECE
 
 __all__ = ["Command", "Deliver", "End", "Request", "State", "Wishes"]
 
@@ -40,8 +42,12 @@ class Wishes:
     sampling: SamplingWishes = SamplingWishes()
     streaming_layout: bool = False
     chunk_frames: tuple[int, ...] | None = None
-    #: frames of a sentence, in place of the limit that follows from its length
+    #: of the whole text; each sentence also keeps the limit that follows from its length
     max_frames: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_frames is not None and self.max_frames < 1:
+            raise RequestError(f"max_frames {self.max_frames}: give at least 1", param="max_frames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,14 @@ class End:
     fault: OuzelError | None = None
 
 
-Command = Speak | Credit | Abort | Deliver | End
+Command = Speak | Text | Credit | Abort | Deliver | End
+
+
+@dataclass(slots=True)
+class _Sentence:
+    text: str
+    #: nothing is added to it any more
+    whole: bool
 
 
 class Request:
@@ -86,7 +99,8 @@ class Request:
         self._limits = limits
         self._largest_chunk = largest_chunk
         self._next_epoch = next_epoch
-        self._sentences: deque[str] = deque()
+        self._sentences: deque[_Sentence] = deque()
+        self._growing: _Sentence | None = None  # the one in the stages, while its end isn't known
         self._text_over = False
         self._begun = 0
         self._sequence = 0
@@ -94,22 +108,34 @@ class Request:
         self._finish = FinishReason.STOP
 
     @property
+    def waits_for_text(self) -> bool:
+        """Whether more text may have to come before it can go on."""
+        return self.state is State.WAITING or self._growing is not None
+
+    @property
     def waits_for_consumer(self) -> bool:
         """Whether sound must be taken before it can surely go on: the credits that are left may not fill a chunk."""
         ahead = self.received - self.drained
         return 0 < ahead and self._limits.buffer_frames - ahead < self._largest_chunk
 
-    def sentence(self, text: str) -> list[Command]:
-        """More text, ready to be spoken."""
+    def text(self, piece: str, *, whole: bool = True) -> list[Command]:
+        """More text, ready to be spoken: a sentence, its end, or where it isn't `whole`, words of it."""
         if self.state is State.DONE:
             return []
-        self._sentences.append(text)
+        if self._growing is not None:
+            return self._grow(self._growing, piece, whole)
+        if self._sentences and not self._sentences[-1].whole:
+            self._sentences[-1].text += piece
+            self._sentences[-1].whole = whole
+        elif piece.strip():
+            self._sentences.append(_Sentence(piece, whole))
         return self._go_on()
 
     def text_over(self) -> list[Command]:
         """No more text comes."""
+        ended = self.text("")
         self._text_over = True
-        return self._go_on()
+        return [*ended, *self._go_on()]
 
     def chunk(self, chunk: SamplesChunk) -> list[Command]:
         """Sound from the stages; what is late for an old epoch is dropped."""
@@ -151,14 +177,16 @@ class Request:
     def _go_on(self) -> list[Command]:
         if self.state is State.DONE or self.epoch is not None:
             return []
+        if self._left == 0 and (self._sentences or self._finish is FinishReason.LENGTH):
+            return self._end(FinishReason.LENGTH)
         if self._sentences:
-            return [self._begin(self._sentences.popleft())]
+            return self._begin(self._sentences.popleft())
         if self._text_over:
             return self._end(self._finish)
         self.state = State.WAITING
         return []
 
-    def _begin(self, text: str) -> Speak:
+    def _begin(self, sentence: _Sentence) -> list[Command]:
         wishes, sampling = self._wishes, self._wishes.sampling
         if sampling.seed is not None:
             # Else two equal sentences of a text would sound exactly alike.
@@ -168,17 +196,12 @@ class Request:
         self._begun += 1
         self._sequence = 0
         self._base = self.received
+        self._growing = None if sentence.whole else sentence
         request = TalkerRequest(
             slot=self.slot,
             epoch=self.epoch,
-            text=text,
-            max_frames=frame_limit(
-                len(text),
-                letters_per_second=self._limits.letters_per_second,
-                factor=self._limits.frame_limit_factor,
-                extra_seconds=self._limits.frame_limit_extra_s,
-                user_cap=wishes.max_frames,
-            ),
+            text=sentence.text if sentence.whole else None,
+            max_frames=self._limit(len(sentence.text) if sentence.whole else LONGEST_PIECE),
             granted_frames=self._granted(),
             language=wishes.language,
             speaker=wishes.speaker,
@@ -187,14 +210,42 @@ class Request:
             sampling=sampling,
             chunk_frames=wishes.chunk_frames,
         )
-        return Speak(request)
+        if sentence.whole:
+            return [Speak(request)]
+        return [Speak(request), Text(self.slot, TextPiece(self.epoch, sentence.text))]
+
+    def _grow(self, sentence: _Sentence, piece: str, whole: bool) -> list[Command]:
+        """More of the sentence that the stages are speaking."""
+        assert self.epoch is not None
+        sentence.text += piece
+        if not whole:
+            return [Text(self.slot, TextPiece(self.epoch, piece))]
+        self._growing = None
+        return [Text(self.slot, TextPiece(self.epoch, piece, last=True, max_frames=self._limit(len(sentence.text))))]
+
+    def _limit(self, letters: int) -> int:
+        """Frames that the utterance in the stages may have."""
+        limits = self._limits
+        own = frame_limit(
+            letters,
+            letters_per_second=limits.letters_per_second,
+            factor=limits.frame_limit_factor,
+            extra_seconds=limits.frame_limit_extra_s,
+        )
+        return own if self._wishes.max_frames is None else min(own, self._wishes.max_frames - self._base)
+
+    @property
+    def _left(self) -> int | None:
+        """Frames that the request may still have; None where it is bounded by its text alone."""
+        return None if self._wishes.max_frames is None else self._wishes.max_frames - self.received
 
     def _granted(self) -> int:
         """Frames that this utterance may have in all, so that the buffer is never overrun."""
         return granted_frames(self.drained, self._limits.buffer_frames) - self._base
 
     def _utterance_over(self, chunk: SamplesChunk) -> list[Command]:
-        self.epoch = None
+        # What still comes of a sentence that ended before its text is a sentence of its own.
+        self.epoch = self._growing = None
         match chunk.finish:
             case FinishReason.LENGTH:
                 self._finish = FinishReason.LENGTH
@@ -209,5 +260,5 @@ class Request:
         self.state = State.DONE
         self._sentences.clear()
         dropped: list[Command] = [] if self.epoch is None else [Abort(self.slot, self.epoch)]
-        self.epoch = None
+        self.epoch = self._growing = None
         return [*dropped, End(finish, fault)]

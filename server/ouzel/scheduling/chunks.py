@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ouzel.config.checks import schedule_fault
+from ouzel.config.checks import MAX_CHUNK_FRAMES, schedule_fault
 from ouzel.errors import ConfigError, RequestError
 
 __all__ = ["ChunkSchedule"]
@@ -31,12 +31,21 @@ class ChunkSchedule:
             raise ConfigError(f"chunk schedule {list(self.sizes)}: {fault}")
 
     @classmethod
-    def from_request(cls, sizes: Sequence[int], field: str) -> ChunkSchedule:
+    def from_request(
+        cls, sizes: Sequence[int], field: str, *, least: int = 1, most: int = MAX_CHUNK_FRAMES
+    ) -> ChunkSchedule:
         """A schedule that a request asks for in `field`.
 
-        :raises RequestError: when the sizes are no schedule.
+        :param least: frames of a chunk that the deployment allows; `most` those that a request may have ahead, beyond
+            which no credits would fill a chunk
+        :raises RequestError: when the sizes are no schedule, or outside these bounds.
         """
-        if fault := schedule_fault(sizes):
+        fault = schedule_fault(sizes)
+        if not fault and sizes[0] < least:
+            fault = f"{sizes[0]} is below the {least} frames that a chunk has here at least"
+        if not fault and sizes[-1] > most:
+            fault = f"{sizes[-1]} is above the {most} frames that a request buffers"
+        if fault:
             raise RequestError(f"{field} {list(sizes)}: {fault}", param=field)
         return cls(tuple(sizes))
 

@@ -96,6 +96,8 @@ class TextPiece:
     epoch: int
     text: str
     last: bool = False
+    #: with the last piece, when the text's length is known: the frame limit that follows from it, if it is lower
+    max_frames: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ class SentenceSplitter:
         self._longest = longest
         self._rest = ""
 
+    @property
+    def rest(self) -> str:
+        """What has come and isn't handed out."""
+        return self._rest
+
     def feed(self, text: str) -> list[str]:
         """The sentences that are certain, now that `text` has come."""
         self._rest += text

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,12 @@ def test_text_of_an_old_epoch_and_after_the_end_is_dropped(tiny_voice: Path) -> 
     for piece in [*PIECES, TextPiece(1, " and more")]:
         core.feed(0, piece)
     np.testing.assert_array_equal(codes_of(run(core)), alone(tiny_voice, WHOLE))
+
+
+def test_the_frame_limit_falls_when_the_length_of_the_text_is_known(tiny_voice: Path) -> None:
+    core = talker_core(tiny_voice)
+    core.add(OPEN)
+    for piece in PIECES:
+        core.feed(0, replace(piece, max_frames=7 if piece.last else None))
+    chunks = run(core)
+    assert len(codes_of(chunks)) == 7 and chunks[-1].finish is FinishReason.LENGTH

@@ -9,7 +9,6 @@ import torch
 from ouzel.config.schema import DeployConfig
 from ouzel.config.schema import TalkerConfig as TalkerSettings
 from ouzel.engines.talker.core import PrefillPolicy, TalkerCore
-from ouzel.errors import ConfigError
 from ouzel.models.qwen3_tts.checkpoint import TalkerSide, load_talker_side
 from ouzel.models.qwen3_tts.kv_cache import KVCache
 from ouzel.scheduling import Admission, ChunkSchedule, KvGeometry, derive_max_num_seqs
@@ -26,13 +25,9 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
     """Load the voice in `folder` and warm it up.
 
     :raises CheckpointError: when a file of the voice is missing or torn.
-    :raises ConfigError: when the settings can't be served: no room for one sentence, or `talker.compile`.
+    :raises ConfigError: when the settings can't be served: no room for one sentence.
     """
     settings = config.talker
-    if settings.compile:
-        raise ConfigError(
-            "talker.compile is true; only false is served: eager steps are what is tested", param="talker.compile"
-        )
     with timeline.phase("load talker"):
         side = load_talker_side(folder, getattr(torch, settings.dtype))
     admission = _admission(side, settings, config.limits.max_waiting)

@@ -117,6 +117,7 @@ class TalkerCore:
         try:
             with self._times.phase(Phase.TEXT):
                 stream.text.push(item.text, last=item.last)
+            stream.max_frames = min(stream.max_frames, item.max_frames or stream.max_frames)
         except OuzelError as fault:
             self._end(stream, FinishReason.ERROR, fault)
         stream.spent(self._times.take())
@@ -237,7 +238,7 @@ class TalkerCore:
                 continue
             stream.made(frame)
             self.stats.made(1)
-            if stream.credits.made == stream.request.max_frames:
+            if stream.credits.made >= stream.max_frames:
                 self._end(stream, FinishReason.LENGTH)
 
     def _draw(self, stream: Stream, sample: Callable[[Tensor], int], logits: Tensor) -> int | None:

@@ -38,6 +38,7 @@ class Intake:
             sampler=Sampler(sampling, self._config.talker),
             schedule=self._chunks(request),
             credits=Credits(request.granted_frames),
+            max_frames=request.max_frames,
         )
 
     def _spec(self, request: TalkerRequest) -> PromptSpec:

@@ -76,6 +76,8 @@ class Stream:
     sampler: Sampler
     schedule: ChunkSchedule
     credits: Credits
+    #: frames after which it ends with `length`; may fall, once the length of its text is known
+    max_frames: int
     since_ns: int = 0  # when it was added; then when it was admitted
     state: State = State.WAITING
     cache: KVCache | None = None
