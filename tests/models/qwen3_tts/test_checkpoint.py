@@ -14,7 +14,7 @@ from seeded import seeded_weights
 from tiny_ours import tiny_decoder, tiny_encoder, tiny_speaker_encoder
 from tiny_prompts import CASES
 from tiny_speech import spec
-from tiny_talker import config, weights, write_checkpoint, write_weights
+from tiny_talker import GENERATION, config, dump, weights, write_checkpoint, write_weights
 
 
 def write_codec(folder: Path, *, clones: bool) -> None:
@@ -66,11 +66,16 @@ def test_a_voice_without_encoders_cannot_clone(tmp_path: Path) -> None:
     assert checkpoint.speaker_encoder is None
 
 
-def test_shards_load_as_one_file_does(tmp_path: Path) -> None:
-    one = load_talker_side(write_checkpoint(tmp_path / "one", "large", "custom_voice"))
-    three = load_talker_side(write_checkpoint(tmp_path / "three", "large", "custom_voice", shards=3))
-    case = spec(CASES["custom_instruct"])
-    assert torch.equal(one.prompts().build(case).rows, three.prompts().build(case).rows)
+@pytest.mark.parametrize(("size", "case"), [("small", "custom"), ("large", "custom_instruct")])
+def test_shards_load_as_one_file_does(tmp_path: Path, size: str, case: str) -> None:
+    one = load_talker_side(write_checkpoint(tmp_path / "one", size, "custom_voice"))
+    three = load_talker_side(write_checkpoint(tmp_path / "three", size, "custom_voice", shards=3))
+    for part in ("talker", "predictor"):
+        whole_file, shards = getattr(one, part).state_dict(), getattr(three, part).state_dict()
+        assert whole_file.keys() == shards.keys()
+        assert all(torch.equal(tensor, shards[key]) for key, tensor in whole_file.items())
+    rows, again = (side.prompts().build(spec(CASES[case])).rows for side in (one, three))
+    assert torch.equal(rows, again)
 
 
 def test_the_main_weights_load_as_the_asked_type(tmp_path: Path) -> None:
@@ -111,6 +116,19 @@ def add_a_layer(folder: Path) -> None:
     write_weights(folder, weights(config("small", "custom_voice")) | seeded_weights({"talker.model.layers.3.x": (1,)}))
 
 
+def cool_it_too_far(folder: Path) -> None:
+    dump(folder / "generation_config.json", GENERATION | {"temperature": 0})
+
+
+def add_a_token(folder: Path) -> None:
+    file = folder / "tokenizer_config.json"
+    tokenizer = json.loads(file.read_text())
+    added = tokenizer["added_tokens_decoder"]
+    last = max(map(int, added))
+    added |= {str(last + more): added[str(last)] | {"content": f"<{more}>"} for more in range(1, 5)}
+    dump(file, tokenizer)
+
+
 def tear_the_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"\0" * 9)
 
@@ -124,6 +142,8 @@ def tear_the_weights(folder: Path) -> None:
         (widen_the_head, "codec_head.weight has shape [1152, 65], expected [1152, 64]"),
         (add_a_layer, "model.layers.3.x is not expected here"),
         (tear_the_weights, "model.safetensors is torn"),
+        (cool_it_too_far, "generation_config.json: temperature is 0.0, expected above 0"),
+        (add_a_token, "the tokenizer has ids up to"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], None], complaint: str) -> None:

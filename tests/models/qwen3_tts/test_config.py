@@ -18,6 +18,7 @@ CODEC = {
     "decode_upsample_rate": 1920,
     "encoder_valid_num_quantizers": 4,
 }
+OUZEL = {"text": "normalize", "letters_per_second": 15.0, "default_speaker": "ryan"}
 
 
 def changed(path: str, value: Any, model_type: str = "custom_voice") -> dict[str, Any]:
@@ -89,8 +90,7 @@ def test_who_takes_instructions(size: str, model_type: str, takes: bool) -> None
 
 
 def test_our_own_voices_say_how_they_want_their_text() -> None:
-    block = {"text": "normalize", "letters_per_second": 15.0, "default_speaker": "joe"}
-    assert config_from_dict(changed("ouzel", block)).extras == VoiceExtras("normalize", 15.0, "joe")
+    assert config_from_dict(changed("ouzel", OUZEL)).extras == VoiceExtras("normalize", 15.0, "ryan")
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,41 @@ def test_our_own_voices_say_how_they_want_their_text() -> None:
         ("talker_config.hidden_act", "gelu", "hidden_act is 'gelu', only 'silu' is supported"),
         ("tokenizer_type", "25hz", "tokenizer_type is '25hz'"),
         ("tts_pad_token_id", ..., "tts_pad_token_id is missing"),
-        ("ouzel", {"text": "loud"}, "ouzel.text is 'loud', expected 'normalize' or 'raw'"),
+        ("tts_model_type", "custom", "tts_model_type is 'custom', expected one of base, custom_voice, voice_design"),
+        ("tts_pad_token_id", 99999, "tts_pad_token_id is 99999, expected 0 to"),
+        ("im_start_token_id", -1, "im_start_token_id is -1, expected 0 to"),
+        ("talker_config.codec_pad_id", 1152, "codec_pad_id is 1152, expected 0 to 1151"),
+        ("talker_config.codec_eos_token_id", 5, "codec_eos_token_id is 5, expected 128 to 1151"),
+        ("talker_config.codec_language_id", {"english": 1152}, "codec_language_id.english is 1152, expected 0 to 1151"),
+        ("talker_config.spk_id", {"ryan": 1152}, "spk_id.ryan is 1152, expected 0 to 1151"),
+        ("talker_config.spk_is_dialect", {"eric": "beijing"}, "names 'beijing', which codec_language_id doesn't"),
+        ("talker_config.hidden_size", -1, "talker_config.hidden_size is -1, expected above 0"),
+        ("talker_config.rope_theta", 0, "talker_config.rope_theta is 0, expected above 0"),
+        ("ouzel", OUZEL | {"text": "loud"}, "ouzel.text is 'loud', expected 'normalize' or 'raw'"),
+        ("ouzel", OUZEL | {"letters_per_second": 0}, "ouzel.letters_per_second is 0, expected above 0"),
+        ("ouzel", OUZEL | {"default_speaker": "joe"}, "ouzel.default_speaker is 'joe', expected one of eric, ryan"),
     ],
 )
 def test_a_fault_names_file_and_key(path: str, value: Any, complaint: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         config_from_dict(changed(path, value), source="voices/x/config.json")
     assert str(caught.value).startswith("voices/x/config.json: ")
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("output_sample_rate", 0, "output_sample_rate is 0, expected above 0"),
+        ("decode_upsample_rate", 1000, "decode_upsample_rate is 1000, the rates give 1920"),
+        ("decoder_config", tiny_codec.DECODER | {"sliding_window": 0}, "sliding_window is 0, expected above 0"),
+        ("decoder_config", tiny_codec.DECODER | {"upsample_rates": [8, -1]}, "upsample_rates is [8, -1], expected"),
+    ],
+)
+def test_a_fault_of_the_codec_names_file_and_key(key: str, value: Any, complaint: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        config_from_dict(config("small", "custom_voice"), CODEC | {key: value})
+    assert str(caught.value).startswith("speech_tokenizer/config.json: ")
     assert complaint in str(caught.value)
 
 

@@ -101,6 +101,7 @@ def test_logits_that_are_not_numbers_are_a_fault() -> None:
     [
         ("temperature", 0.0),
         ("sub_temperature", float("nan")),
+        ("temperature", float("inf")),
         ("top_k", -1),
         ("top_p", 0.0),
         ("sub_top_p", 1.5),

@@ -57,6 +57,15 @@ def test_a_merge_of_unknown_tokens_is_named(tmp_path: Path) -> None:
         TextTokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("lines", [0, 1, -1])
+def test_merges_that_end_too_early_are_named(tmp_path: Path, lines: int) -> None:
+    write_tokenizer(tmp_path)
+    file = tmp_path / "merges.txt"
+    file.write_text("".join(file.read_text(encoding="utf-8").splitlines(keepends=True)[:lines]), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"merges\.txt is torn: nothing in it makes"):
+        TextTokenizer(tmp_path)
+
+
 def test_a_special_token_at_another_id_is_named(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     file = tmp_path / "tokenizer_config.json"

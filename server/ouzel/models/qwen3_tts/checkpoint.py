@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ouzel.errors import CheckpointError
+from ouzel.errors import CheckpointError, RequestError
 from ouzel.models.qwen3_tts.codec_config import CodecConfig
 from ouzel.models.qwen3_tts.codec_decoder import CodecDecoder
 from ouzel.models.qwen3_tts.codec_encoder import CodecEncoder
@@ -25,6 +25,7 @@ from ouzel.models.qwen3_tts.config import (
 from ouzel.models.qwen3_tts.fused import fuse
 from ouzel.models.qwen3_tts.predictor import CodePredictor
 from ouzel.models.qwen3_tts.prompt import PromptBuilder
+from ouzel.models.qwen3_tts.sampler import SamplingParams
 from ouzel.models.qwen3_tts.speaker_encoder import SpeakerEncoder
 from ouzel.models.qwen3_tts.talker import Talker
 from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
@@ -90,6 +91,7 @@ def load_checkpoint(folder: Path, dtype: torch.dtype = torch.float32) -> Checkpo
 def load_talker_side(folder: Path, dtype: torch.dtype = torch.float32) -> TalkerSide:
     """Load config, tokenizer, talker and predictor, ready to serve. Raises as `load_checkpoint` does."""
     config = load_config(folder)
+    generation, tokenizer = _generation(folder), _tokenizer(folder, config)
     source = str(folder)
     talker_tensors = load_tensors(folder, "talker.", without=(PREDICTOR,))
     talker = _filled(lambda: Talker(config.talker), talker_tensors, source, dtype)
@@ -99,8 +101,8 @@ def load_talker_side(folder: Path, dtype: torch.dtype = torch.float32) -> Talker
     fuse(predictor.model)
     return TalkerSide(
         config=config,
-        generation=load_generation_config(folder),
-        tokenizer=TextTokenizer(folder),
+        generation=generation,
+        tokenizer=tokenizer,
         talker=talker,
         predictor=predictor,
     )
@@ -132,6 +134,22 @@ def load_speaker_encoder(folder: Path) -> SpeakerEncoder | None:
         return None
     tensors = load_tensors(folder, "speaker_encoder.")
     return _filled(lambda: SpeakerEncoder(config), tensors, str(folder), torch.float32)
+
+
+def _generation(folder: Path) -> GenerationConfig:
+    generation = load_generation_config(folder)
+    try:
+        SamplingParams.of(generation)
+    except RequestError as error:
+        raise CheckpointError(f"{folder / 'generation_config.json'}: {error}") from error
+    return generation
+
+
+def _tokenizer(folder: Path, config: Qwen3TTSConfig) -> TextTokenizer:
+    tokenizer, most = TextTokenizer(folder), config.talker.text_vocab_size
+    if tokenizer.size > most:
+        raise CheckpointError(f"{folder}: the tokenizer has ids up to {tokenizer.size - 1}, text_vocab_size is {most}")
+    return tokenizer
 
 
 def _codec(folder: Path) -> CodecConfig:

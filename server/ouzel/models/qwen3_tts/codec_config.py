@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ouzel.models.qwen3_tts.published_json import Section
@@ -98,11 +99,15 @@ class SpeakerEncoderConfig:
 def read_codec(top: Section) -> CodecConfig:
     """The speech tokenizer's config.json."""
     encoder = top.section("encoder_config") if "encoder_config" in top else None
+    decoder = CodecDecoderConfig(**top.section("decoder_config").fields(CodecDecoderConfig))
+    samples = math.prod((*decoder.upsampling_ratios, *decoder.upsample_rates))
+    if top.integer("decode_upsample_rate") != samples:
+        raise top.error("decode_upsample_rate", f"is {top.integer('decode_upsample_rate')}, the rates give {samples}")
     return CodecConfig(
-        decoder=CodecDecoderConfig(**top.section("decoder_config").fields(CodecDecoderConfig)),
+        decoder=decoder,
         encoder=None if encoder is None else CodecEncoderConfig(**encoder.fields(CodecEncoderConfig)),
-        sample_rate=top.integer("output_sample_rate"),
-        samples_per_frame=top.integer("decode_upsample_rate"),
+        sample_rate=int(top.positive("output_sample_rate")),
+        samples_per_frame=samples,
         num_code_groups=top.integer("encoder_valid_num_quantizers"),
     )
 

@@ -26,6 +26,7 @@ __all__ = [
 
 # The official package suppresses this many ids at the end of the codec vocabulary, the end of speech excepted.
 SPECIAL_CODEC_IDS = 1024
+MODEL_TYPES = ("base", "custom_voice", "voice_design")
 CODEC_FOLDER = "speech_tokenizer"
 
 
@@ -181,39 +182,52 @@ def load_generation_config(folder: Path) -> GenerationConfig:
 
 def _read_config(top: Section, codec: Section | None) -> Qwen3TTSConfig:
     _require(top, "tokenizer_type", "qwen3_tts_tokenizer_12hz")
-    talker = top.section("talker_config")
-    model_type = top.text("tts_model_type")
+    section = top.section("talker_config")
+    model_type = _read_model_type(top)
+    talker = _read_talker(section)
+    speakers = _read_ids(section.section("spk_id"), talker.vocab_size)
+    languages = _read_ids(section.section("codec_language_id"), talker.vocab_size)
     return Qwen3TTSConfig(
-        talker=_read_talker(talker),
+        talker=talker,
         codec=None if codec is None else read_codec(codec),
         speaker_encoder=read_speaker_encoder(top.section("speaker_encoder_config")) if model_type == "base" else None,
         text_ids=TextIds(
-            im_start=top.integer("im_start_token_id"),
-            im_end=top.integer("im_end_token_id"),
-            tts_pad=top.integer("tts_pad_token_id"),
-            tts_bos=top.integer("tts_bos_token_id"),
-            tts_eos=top.integer("tts_eos_token_id"),
+            im_start=top.index("im_start_token_id", talker.text_vocab_size),
+            im_end=top.index("im_end_token_id", talker.text_vocab_size),
+            tts_pad=top.index("tts_pad_token_id", talker.text_vocab_size),
+            tts_bos=top.index("tts_bos_token_id", talker.text_vocab_size),
+            tts_eos=top.index("tts_eos_token_id", talker.text_vocab_size),
         ),
         model_type=model_type,
         model_size=top.text("tts_model_size"),
-        languages=_read_ids(talker.section("codec_language_id")),
-        speakers=_read_ids(talker.section("spk_id")),
-        dialects={name.lower(): dialect for name, dialect in talker.names("spk_is_dialect").items()},
-        extras=_read_extras(top.section("ouzel")) if "ouzel" in top else None,
+        languages=languages,
+        speakers=speakers,
+        dialects=_read_dialects(section, languages),
+        extras=_read_extras(top.section("ouzel"), speakers) if "ouzel" in top else None,
     )
+
+
+def _read_model_type(top: Section) -> str:
+    found = top.text("tts_model_type")
+    if found not in MODEL_TYPES:
+        raise top.error("tts_model_type", f"is {found!r}, expected one of {', '.join(MODEL_TYPES)}")
+    return found
 
 
 def _read_talker(talker: Section) -> TalkerConfig:
     _refuse_unsupported(talker)
+    size = talker.integer("vocab_size")
     ids = CodecIds(
-        pad=talker.integer("codec_pad_id"),
-        bos=talker.integer("codec_bos_id"),
-        eos=talker.integer("codec_eos_token_id"),
-        think=talker.integer("codec_think_id"),
-        nothink=talker.integer("codec_nothink_id"),
-        think_bos=talker.integer("codec_think_bos_id"),
-        think_eos=talker.integer("codec_think_eos_id"),
+        pad=talker.index("codec_pad_id", size),
+        bos=talker.index("codec_bos_id", size),
+        eos=talker.index("codec_eos_token_id", size),
+        think=talker.index("codec_think_id", size),
+        nothink=talker.index("codec_nothink_id", size),
+        think_bos=talker.index("codec_think_bos_id", size),
+        think_eos=talker.index("codec_think_eos_id", size),
     )
+    if ids.eos < size - SPECIAL_CODEC_IDS:
+        raise talker.error("codec_eos_token_id", f"is {ids.eos}, expected {size - SPECIAL_CODEC_IDS} to {size - 1}")
     groups = talker.integer("num_code_groups")
     predictor = talker.section("code_predictor_config")
     if predictor.integer("num_code_groups") != groups:
@@ -247,16 +261,26 @@ def _require(section: Section, key: str, expected: str) -> None:
         raise section.error(key, f"is {section.text(key)!r}, only {expected!r} is supported")
 
 
-def _read_ids(section: Section) -> dict[str, int]:
-    return {name.lower(): section.integer(name) for name in section}
+def _read_ids(section: Section, size: int) -> dict[str, int]:
+    return {name.lower(): section.index(name, size) for name in section}
 
 
-def _read_extras(block: Section) -> VoiceExtras:
+def _read_dialects(talker: Section, languages: Mapping[str, int]) -> dict[str, str]:
+    dialects = {name.lower(): dialect for name, dialect in talker.names("spk_is_dialect").items()}
+    if unknown := set(dialects.values()) - languages.keys():
+        raise talker.error("spk_is_dialect", f"names {min(unknown)!r}, which codec_language_id doesn't have")
+    return dialects
+
+
+def _read_extras(block: Section, speakers: Mapping[str, int]) -> VoiceExtras:
     text = block.text("text")
     if text not in ("normalize", "raw"):
         raise block.error("text", f"is {text!r}, expected 'normalize' or 'raw'")
+    speaker = block.text("default_speaker")
+    if speakers and speaker.lower() not in speakers:
+        raise block.error("default_speaker", f"is {speaker!r}, expected one of {', '.join(sorted(speakers))}")
     return VoiceExtras(
         text=text,
-        letters_per_second=block.number("letters_per_second"),
-        default_speaker=block.text("default_speaker"),
+        letters_per_second=block.positive("letters_per_second"),
+        default_speaker=speaker,
     )

@@ -38,9 +38,20 @@ class Section:
         value: int = self._value(key, int, "a whole number")
         return value
 
+    def index(self, key: str, size: int) -> int:
+        """The whole number under `key`, a row of a table of `size` rows."""
+        value = self.integer(key)
+        if not 0 <= value < size:
+            raise self.error(key, f"is {value}, expected 0 to {size - 1}")
+        return value
+
     def number(self, key: str) -> float:
         """The number under `key`."""
         return float(self._value(key, (int, float), "a number"))
+
+    def positive(self, key: str) -> float:
+        """The number under `key`, which is above 0."""
+        return float(self._above_zero(key, self.number(key)))
 
     def flag(self, key: str) -> bool:
         """The truth value under `key`."""
@@ -69,11 +80,12 @@ class Section:
     def fields(self, kind: type, *, without: Collection[str] = ()) -> dict[str, Any]:
         """A value for every whole number, number and list of whole numbers among the fields of the dataclass `kind`.
 
-        A field with a default may be missing here; any other is an error. `without` names fields that aren't keys.
+        They are sizes, rates and bases, so all are above 0. A field with a default may be missing here; any other is an
+        error. `without` names fields that aren't keys.
         """
         readers = {"int": self.integer, "float": self.number, "tuple[int, ...]": self.integers}
         return {
-            field.name: readers[str(field.type)](field.name)
+            field.name: self._above_zero(field.name, readers[str(field.type)](field.name))
             for field in dataclasses.fields(kind)
             if field.type in readers
             and field.name not in without
@@ -83,6 +95,11 @@ class Section:
     def error(self, key: str, complaint: str) -> CheckpointError:
         """The error to raise about `key`; `complaint` continues the sentence."""
         return CheckpointError(f"{self._file}: {self._path}{key} {complaint}")
+
+    def _above_zero(self, key: str, value: Any) -> Any:
+        if not all(one > 0 for one in (value if isinstance(value, tuple) else (value,))):
+            raise self.error(key, f"is {self._data[key]!r}, expected above 0")
+        return value
 
     def _value(self, key: str, kind: type | tuple[type, ...], expected: str) -> Any:
         if key not in self._data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         for name in ("temperature", "sub_temperature", "repetition_penalty"):
-            self._check(name, getattr(self, name) > 0, "above 0")
+            self._check(name, 0 < getattr(self, name) < math.inf, "above 0 and finite")
         for name in ("top_p", "sub_top_p"):
             self._check(name, 0 < getattr(self, name) <= 1, "above 0 and at most 1")
         for name in ("top_k", "sub_top_k", "min_frames"):

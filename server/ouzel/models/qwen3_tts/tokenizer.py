@@ -84,6 +84,9 @@ def _read_merges(file: Path, ids: dict[str, int]) -> list[tuple[str, str]]:
         if not {left, right, left + right} <= ids.keys():
             raise CheckpointError(f"{file}:{number}: {line!r} merges tokens that vocab.json doesn't have")
         merges.append((left, right))
+    # Every token of several bytes is the product of a merge, so a file that lacks its end shows.
+    if unmade := {token for token in ids if len(token) > 1} - {left + right for left, right in merges}:
+        raise CheckpointError(f"{file} is torn: nothing in it makes {min(unmade)!r}, which vocab.json has")
     return merges
 
 
