@@ -130,6 +130,12 @@ def test_decomposed_letters_are_said_like_composed_ones() -> None:
     assert normalize_english(unicodedata.normalize("NFD", text)) == normalize_english(text) == "schon Tur"
 
 
+def test_a_mark_on_no_letter_has_no_sound() -> None:
+    assert normalize_english("\u0301" * 300) == ""
+    assert normalize_english("a \u0301\u0301 b") == "a b"
+    assert normalize_english("\u0928\u092e\u0938\u094d\u0924\u0947") == "\u0928\u092e\u0938\u094d\u0924\u0947"
+
+
 @given(st.text())
 def test_the_output_is_letters_blanks_and_basic_punctuation(text: str) -> None:
     said = normalize_english(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 from ouzel.text import _abbreviations, _addresses, _dates, _numbers, _quantities
 from ouzel.text._rules import Rule, apply, rule
@@ -21,7 +22,7 @@ def normalize_english(text: str) -> str:
     text = _plain(text)
     for family in (_addresses, _dates, _quantities, _abbreviations, _numbers):
         text = apply(family.RULES, text)
-    text = "".join(map(_allowed, apply(_SYMBOLS, text)))
+    text = "".join(_allowed(apply(_SYMBOLS, text)))
     return apply(_TIDY, text).lstrip(" .,?!;:-").rstrip(" ,;:-")
 
 
@@ -48,9 +49,13 @@ def _plain(text: str) -> str:
     return _FOREIGN_DIGIT.sub(lambda match: str(int(match.group())), text)
 
 
-def _allowed(char: str) -> str:
-    """Letters and the marks that belong to them pass, whatever the script."""
-    return char if char in _PUNCTUATION or unicodedata.category(char)[0] in "LM" else " "
+def _allowed(text: str) -> Iterator[str]:
+    """Letters and the marks that belong to them pass, whatever the script; a mark on nothing has no sound."""
+    in_word = False
+    for char in text:
+        kind = unicodedata.category(char)[0]
+        in_word = kind == "L" or (in_word and kind == "M")
+        yield char if in_word or char in _PUNCTUATION else " "
 
 
 _SYMBOLS: tuple[Rule, ...] = (
