@@ -18,8 +18,6 @@ __all__ = [
     "TalkerConfig",
 ]
 
-Dtype = Literal["float32", "bfloat16"]
-
 
 def setting(default: Any, *, ge: float | None = None, le: float | None = None, multiple: int | None = None) -> Any:
     """A dataclass field with bounds; for a list they hold for each entry."""
@@ -73,8 +71,7 @@ class TalkerConfig:
     nice: int = setting(0, ge=0, le=19)
     #: Cores to stay on; null for all that the server may use.
     cpus: tuple[int, ...] | None = setting(None, ge=0)
-    dtype: Dtype = "float32"
-    compile: bool = False
+    dtype: Literal["float32", "bfloat16"] = "float32"
     max_num_seqs: int = setting(4, ge=1)
     #: Memory for all KV caches; null for what max_num_seqs sentences take.
     kv_cache_bytes: int | None = setting(None, ge=1)
@@ -99,8 +96,6 @@ class Code2WavConfig:
     threads: int = setting(1, ge=1)
     nice: int = setting(0, ge=0, le=19)
     cpus: tuple[int, ...] | None = setting(None, ge=0)
-    dtype: Dtype = "float32"
-    compile: bool = False
     #: Streams decoded in one step.
     max_streams: int = setting(1, ge=1)
     #: Ring of samples to the server; a chunk of 100 frames in float32 must fit in almost half of it.

@@ -8,7 +8,6 @@ import torch
 
 from ouzel.config.schema import DeployConfig
 from ouzel.engines.code2wav.core import Code2WavCore
-from ouzel.errors import ConfigError
 from ouzel.models.qwen3_tts.checkpoint import load_codec_decoder
 from ouzel.models.qwen3_tts.codec_stream import StreamingDecoder
 from ouzel.scheduling import ChunkSchedule
@@ -22,18 +21,13 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
     """Load the codec decoder of the voice in `folder` and warm it up.
 
     :raises CheckpointError: when a file of the voice is missing or torn.
-    :raises ConfigError: when `code2wav.dtype` or `code2wav.compile` asks for what isn't served.
     """
-    settings = config.code2wav
-    for name, value, served in (("dtype", settings.dtype, "float32"), ("compile", settings.compile, False)):
-        if value != served:
-            raise ConfigError(f"code2wav.{name} is {value}; only {served} is served", param=f"code2wav.{name}")
     with timeline.phase("load codec"):
         decoder = StreamingDecoder(load_codec_decoder(folder))
     schedule = ChunkSchedule(config.talker.chunk_frames).with_minimum(config.talker.chunk_min_frames)
     with timeline.phase("warm up codec"):
         _warm_up(decoder, schedule)
-    return Code2WavCore(decoder, max_streams=settings.max_streams, stats=stats)
+    return Code2WavCore(decoder, max_streams=config.code2wav.max_streams, stats=stats)
 
 
 def _warm_up(decoder: StreamingDecoder, schedule: ChunkSchedule) -> None:
