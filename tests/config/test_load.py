@@ -114,7 +114,7 @@ def test_an_unknown_profile_names_the_nearest(root: Path) -> None:
         ("talker: {ring_bytes: 65537}\n", "expected a whole number at least 65536, a multiple of 64"),
         ("talker: {cpus: [0, x]}\n", "expected a list, each entry a whole number at least 0, or null"),
         ("talker: {dtype: float16}\n", "talker.dtype is 'float16'; expected one of float32, bfloat16"),
-        ("talker: {compile: 1}\n", "talker.compile is 1; expected true or false"),
+        ("gateway: {insecure: 1}\n", "gateway.insecure is 1; expected true or false"),
         ("talker: {threads: {a: 1}}\n", "talker.threads is {'a': 1}; expected"),
         ("limits: {progress_deadline_s: .nan}\n", "progress_deadline_s is nan; expected a number at least 0.1"),
         ("talker: {chunk_frames: [4, 2]}\n", r"chunk_frames \[4, 2\]: 2 comes after 4, and sizes never decrease"),
