@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ouzel.in_process import Utterance
     from ouzel.orchestrator import SyncSpeech
     from ouzel.orchestrator.request import Wishes
+    from ouzel.orchestrator.voice import VoiceFacts
     from ouzel.stats.snapshot import Snapshot
 
 __all__ = ["app"]
@@ -49,6 +50,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pret
 config_app = typer.Typer(no_args_is_help=True)
 app.add_typer(config_app, name="config", help="Look at the settings of a deployment.")
 
+Voice = Annotated[str | None, typer.Option("--voice", help="A carried voice or a checkpoint folder.")]
 Profile = Annotated[str | None, typer.Option("--deploy-profile", help="A named profile; edge by default.")]
 ConfigFile = Annotated[Path | None, typer.Option("--deploy-config", help="A deploy file instead of a profile.")]
 Settings = Annotated[
@@ -91,11 +93,13 @@ def list_voices() -> None:
 
 
 @config_app.command("show")
-def show_config(profile: Profile = None, file: ConfigFile = None, settings: Settings = None) -> None:
+def show_config(
+    voice: Voice = None, profile: Profile = None, file: ConfigFile = None, settings: Settings = None
+) -> None:
     """Show every effective setting and where it came from."""
     from ouzel.config import render_config
 
-    typer.echo(render_config(_deployment(profile, file, settings)))
+    typer.echo(render_config(_deployment(_voice(voice), profile, file, settings)))
 
 
 @app.command("say")
@@ -103,13 +107,13 @@ def say(
     text: Annotated[str | None, typer.Argument(help="What to say; - or nothing reads standard input.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="WAV file, written while it is made.")] = None,
     play: Annotated[bool, typer.Option("--play", help="Play it as it is made.")] = False,
-    voice: Annotated[str | None, typer.Option(help="A carried voice or a checkpoint folder.")] = None,
+    voice: Voice = None,
     speaker: Annotated[str | None, typer.Option(help="One of the voice's speakers.")] = None,
     language: Annotated[str | None, typer.Option(help="One of the voice's languages, or auto.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=1 << 62, help="The same seed gives the same speech.")] = None,
     temperature: Annotated[float | None, typer.Option(help="How freely codebook 0 is sampled; above 0.")] = None,
     streaming_layout: Annotated[bool, typer.Option(help="Lay the text beside the frames, not before them.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads to compute with.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each stage; in process, of both.")] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="The same engine cores, without processes.")] = False,
     step_stats: Annotated[bool, typer.Option("--step-stats", help="Show how the 80 ms of a frame divide.")] = False,
     timeline: Annotated[bool, typer.Option("--timeline", help="Show what the start took.")] = False,
@@ -121,11 +125,11 @@ def say(
     from ouzel.orchestrator.request import Wishes
     from ouzel.stages.core import SamplingWishes
     from ouzel.text.limits import check_text
-    from ouzel.voices import DEFAULT_VOICE, find_voice
 
     if output is None and not play:
         raise RequestError("where to? give -o FILE, --play, or both", param="output")
-    folder, config = find_voice(voice or DEFAULT_VOICE), _deployment(profile, file, settings).config
+    facts = _voice(voice)
+    config = _deployment(facts, profile, file, settings).config
     longest = config.limits.max_text_letters
     words = check_text(_read_stdin(longest) if text in (None, "-") else text, longest=longest, param="text")
     wishes = Wishes(
@@ -136,7 +140,7 @@ def say(
     )
     with ExitStack() as stack:
         start = _start_in_process if in_process or config.orchestrator.in_process else _start_stages
-        engine = stack.enter_context(start(folder, config, threads, step_stats))
+        engine = stack.enter_context(start(facts, config, threads, step_stats))
         if timeline:
             typer.echo(engine.started())
         delivery = Delivery()
@@ -166,14 +170,14 @@ class Engine(NamedTuple):
 
 
 @contextmanager
-def _start_stages(folder: Path, config: DeployConfig, threads: int | None, step_stats: bool) -> Iterator[Engine]:
+def _start_stages(voice: VoiceFacts, config: DeployConfig, threads: int | None, step_stats: bool) -> Iterator[Engine]:
     from ouzel.orchestrator import Omni
     from ouzel.stats.timeline import render
 
     if threads is not None:
         talker, code2wav = replace(config.talker, threads=threads), replace(config.code2wav, threads=threads)
         config = replace(config, talker=talker, code2wav=code2wav)
-    with Omni(voice=folder, config=config, step_stats=step_stats) as omni:
+    with Omni(voice=voice, config=config, step_stats=step_stats) as omni:
 
         def speak(text: str, wishes: Wishes) -> SyncSpeech:
             speech = omni.speak(text, **{field.name: getattr(wishes, field.name) for field in fields(wishes)})
@@ -188,13 +192,15 @@ def _start_stages(folder: Path, config: DeployConfig, threads: int | None, step_
 
 
 @contextmanager
-def _start_in_process(folder: Path, config: DeployConfig, threads: int | None, step_stats: bool) -> Iterator[Engine]:
+def _start_in_process(
+    voice: VoiceFacts, config: DeployConfig, threads: int | None, step_stats: bool
+) -> Iterator[Engine]:
     from ouzel.stats.timeline import InitTimeline, render
 
     starting = InitTimeline("say")
     with starting.phase("import torch"):
         from ouzel.in_process import InProcess
-    engine = InProcess.load(folder, config, threads=threads, timeline=starting, step_stats=step_stats)
+    engine = InProcess.load(voice.folder, config, threads=threads, timeline=starting, step_stats=step_stats)
     yield Engine(engine.sample_rate, engine.speak, engine.snapshots, lambda: render(starting.spans))
 
 
@@ -202,7 +208,7 @@ def _start_in_process(folder: Path, config: DeployConfig, threads: int | None, s
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; beyond this machine it needs a key.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
-    voice: Annotated[str | None, typer.Option(help="A carried voice or a checkpoint folder.")] = None,
+    voice: Voice = None,
     api_key_file: Annotated[Path | None, typer.Option(help="File with the key that callers must know.")] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let everyone in who can reach it, without a key.")
@@ -224,14 +230,14 @@ def serve(
     from ouzel.gateway.serve import serve as run_server
     from ouzel.gateway.systemd import Notifier, passed_socket
     from ouzel.orchestrator import AsyncOmni
-    from ouzel.voices import DEFAULT_VOICE
 
     configure_logging(log_level)
     own = {"gateway.host": host, "gateway.port": port, "gateway.insecure": "true" if insecure else None}
     given = [f"{name}={value}" for name, value in own.items() if value is not None]
-    config = _deployment(profile, file, [*(settings or ()), *given]).config
+    facts = _voice(voice)
+    config = _deployment(facts, profile, file, [*(settings or ()), *given]).config
     key = find_api_key(str(api_key_file) if api_key_file else None)
-    omni = AsyncOmni(voice=voice or DEFAULT_VOICE, config=config, step_stats=step_stats)
+    omni = AsyncOmni(voice=facts, config=config, step_stats=step_stats)
     # The variables of the service manager are taken before a stage could inherit them.
     notifier, listener = Notifier.from_environ(), passed_socket() or bind(config.gateway, key)
     asyncio.run(run_server(OmniSpeaker(omni), config, listener, key=key, notifier=notifier, page=not headless))
@@ -311,16 +317,22 @@ def _read_stdin(longest: int) -> str:
     return decode_text(data, param="text")
 
 
-def _deployment(profile: str | None, file: Path | None, settings: list[str] | None) -> Effective:
-    from ouzel.config import load_config, probe_device
-    from ouzel.scheduling import derive_overrides
+def _voice(name: str | None) -> VoiceFacts:
+    from ouzel.orchestrator.voice import VoiceFacts
+    from ouzel.voices import DEFAULT_VOICE
+
+    return VoiceFacts.of(name or DEFAULT_VOICE)
+
+
+def _deployment(voice: VoiceFacts, profile: str | None, file: Path | None, settings: Sequence[str] | None) -> Effective:
+    from ouzel.config import load_config
 
     return load_config(
         ("qwen3_tts",),
         deploy_profile=profile,
         deploy_config=file,
         flags=dict(_parse_setting(setting) for setting in settings or ()),
-        derived=derive_overrides(probe_device()).settings(),
+        derive=voice.derive,
     )
 
 

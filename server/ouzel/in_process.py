@@ -12,19 +12,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ouzel.config.schema import DeployConfig, LimitsConfig
+from ouzel.config import DeployConfig, LimitsConfig, probe_device
 from ouzel.engines import code2wav, talker
 from ouzel.engines.code2wav import Code2WavCore
 from ouzel.engines.talker import TalkerCore
-from ouzel.errors import BusyError, CheckpointError
-from ouzel.models.qwen3_tts.config import load_config
+from ouzel.errors import BusyError
 from ouzel.orchestrator.request import Command, Deliver, End, Request, Wishes
+from ouzel.orchestrator.voice import VoiceFacts
 from ouzel.scheduling import ChunkSchedule
 from ouzel.stages.core import DecodeRequest, FinishReason, SamplesChunk
 from ouzel.stages.messages import Abort, Credit, Speak
@@ -179,21 +179,20 @@ class InProcess:
         :raises ConfigError: when the settings can't be served.
         """
         timeline = timeline or InitTimeline("in process")
-        torch.set_num_threads(threads or config.talker.threads + config.code2wav.threads)
-        voice = load_config(folder)
-        if voice.codec is None:
-            raise CheckpointError(f"{folder / 'speech_tokenizer'} is missing, expected config.json in it")
+        both = config.talker.threads + config.code2wav.threads
+        torch.set_num_threads(threads or min(both, probe_device().cores))
+        voice = VoiceFacts.of(folder)
         limits = config.limits
-        if voice.extras is not None:
-            limits = replace(limits, letters_per_second=voice.extras.letters_per_second)
+        if voice.letters_per_second is not None:
+            limits = replace(limits, letters_per_second=voice.letters_per_second)
         counting = {name: StepStats(name) if step_stats else NULL for name in ("talker", "code2wav")}
         return cls(
             talker.build(folder, config, timeline, counting["talker"]),
             code2wav.build(folder, config, timeline, counting["code2wav"]),
             limits=limits,
             chunk_min_frames=config.talker.chunk_min_frames,
-            mode=cast("TextMode", voice.extras.text) if voice.extras else "raw",
-            sample_rate=voice.codec.sample_rate,
+            mode=voice.text_mode,
+            sample_rate=voice.sample_rate,
         )
 
     def speak(self, text: str, wishes: Wishes = PLAIN) -> Utterance:

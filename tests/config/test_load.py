@@ -41,7 +41,9 @@ def test_the_profiles_values_take_effect_and_defaults_fill_the_rest(root: Path) 
 
 
 def test_each_layer_beats_the_one_before(root: Path) -> None:
-    derived = {"talker.threads": 4}
+    def derived(so_far: DeployConfig) -> dict[str, object]:
+        return {"talker.threads": 4 if so_far.talker.dtype == "float32" else 2}
+
     environ = {"OUZEL_TALKER__THREADS": "5"}
     flags = {"talker.threads": 6}
 
@@ -55,16 +57,17 @@ def test_each_layer_beats_the_one_before(root: Path) -> None:
         return effective.config.talker.threads, effective.sources["talker.threads"]
 
     assert threads() == (3, "deploy/small/qwen3_tts.yaml:2")
-    assert threads(derived=derived) == (4, "derived from the device")
-    assert threads(derived=derived, environ=environ) == (5, "environment OUZEL_TALKER__THREADS")
-    assert threads(derived=derived, environ=environ, flags=flags) == (6, "flag")
-    assert threads(derived=derived, flags={"talker.threads": None}) == (4, "derived from the device")
+    assert threads(derive=derived) == (4, "derived from the device")
+    assert threads(derive=derived, environ=environ) == (5, "environment OUZEL_TALKER__THREADS")
+    assert threads(derive=derived, environ=environ, flags=flags) == (6, "flag")
+    assert threads(derive=derived, flags={"talker.threads": None}) == (4, "derived from the device")
+    assert threads(derive=derived, flags={"talker.dtype": "bfloat16"})[0] == 2, "it knows what was said"
 
 
 def test_what_the_device_derives_beats_a_profile_but_not_the_users_file(root: Path, write: Write) -> None:
     own = write("own.yaml", "base_config: profile:small\ntalker: {threads: 1}\n")
     derived = {"talker.threads": 8, "talker.max_num_seqs": 1}
-    effective = load_config(["qwen3_tts"], deploy_config=own, derived=derived, environ={}, root=root)
+    effective = load_config(["qwen3_tts"], deploy_config=own, derive=lambda _: derived, environ={}, root=root)
     assert (effective.config.talker.threads, effective.config.talker.max_num_seqs) == (1, 1)
     assert effective.config.gateway.port == 9000
 
@@ -73,7 +76,7 @@ def test_a_deployment_can_refuse_what_the_device_derives(root: Path) -> None:
     effective = load_config(
         ["qwen3_tts"],
         deploy_profile="small",
-        derived={"talker.threads": 8},
+        derive=lambda _: {"talker.threads": 8},
         environ={"OUZEL_ORCHESTRATOR__DERIVE": "false"},
         root=root,
     )

@@ -10,7 +10,9 @@ import pytest
 import ouzel
 from ouzel.config import DeployConfig, DeviceProbe, load_config
 from ouzel.config.settings import SETTINGS
-from ouzel.scheduling import derive_overrides
+from ouzel.scheduling import KvGeometry, derive_overrides
+
+PUBLISHED = KvGeometry(layers=28, kv_heads=8, head_dim=128, bytes_per_value=2)
 
 
 def test_every_setting_has_a_default_of_its_own_type() -> None:
@@ -24,8 +26,8 @@ def test_nothing_can_be_changed_after_the_load() -> None:
 
 
 def test_what_the_device_derives_are_settings_of_the_schema() -> None:
-    derived = derive_overrides(DeviceProbe(2 << 30, 1, "aarch64", frozenset())).settings()
-    config = load_config(["qwen3_tts"], derived=derived, environ={}).config
+    derived = derive_overrides(DeviceProbe(2 << 30, 1, "aarch64", frozenset()), PUBLISHED).settings()
+    config = load_config(["qwen3_tts"], derive=lambda _: derived, environ={}).config
     assert config.orchestrator.placement == "colocate"
     assert (config.talker.max_num_seqs, config.talker.chunk_min_frames) == (2, 4)
     assert config.talker.prefill_margin_ms == 320.0

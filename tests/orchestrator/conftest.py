@@ -37,6 +37,10 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
         speakers=("one", "two"),
         default_speaker="one",
         languages=("english",),
+        layers=1,
+        kv_heads=1,
+        head_dim=64,
+        stored_bytes=0,
     )
 
     def options(limits: LimitsConfig | None = None, **orchestrator: Any) -> dict[str, Any]:

@@ -236,6 +236,21 @@ async def test_beyond_the_bound_it_is_busy_and_those_who_wait_have_their_turn(fa
         await all_of(omni.speak("Now there is room."))
 
 
+async def test_the_bound_counts_the_sequences_that_the_memory_holds(fakes: Options) -> None:
+    options = fakes(LimitsConfig(max_waiting=1))
+    one_sentence = 1024 * 2 * 64 * 4
+    talker = replace(options["config"].talker, kv_cache_bytes=2 * one_sentence)
+    options["config"] = replace(options["config"], talker=talker)
+    async with AsyncOmni(**options) as omni:
+        assert omni.health().most_requests == 3
+        open_ones = [omni.speak("x" * 20) for _ in range(3)]
+        with pytest.raises(BusyError, match="2 requests are running and 1 waiting"):
+            omni.speak("One too many.")
+        await asyncio.gather(*map(all_of, open_ones))
+    with pytest.raises(ConfigError, match="holds no sequence"):
+        AsyncOmni(**options | {"config": replace(options["config"], talker=replace(talker, kv_cache_bytes=9))})
+
+
 async def test_a_slow_consumer_stops_its_own_stream_only_and_is_not_cut_off(fakes: Options) -> None:
     limits = LimitsConfig(buffer_frames=30, progress_deadline_s=0.5)
     async with AsyncOmni(**fakes(limits)) as omni:

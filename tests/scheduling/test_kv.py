@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ouzel.errors import BusyError, ConfigError, RequestError
-from ouzel.scheduling import Admission, KvGeometry, derive_max_num_seqs
+from ouzel.scheduling import SENTENCE_TOKENS, Admission, KvBudget, KvGeometry, kv_budget
 
 PUBLISHED = KvGeometry(layers=28, kv_heads=8, head_dim=128, bytes_per_value=2)
 
@@ -18,12 +18,13 @@ def test_bytes_per_token_are_exact() -> None:
 
 
 def test_the_number_of_sequences_follows_from_the_budget() -> None:
-    sequence = 512 * 114_688
-    assert derive_max_num_seqs(PUBLISHED, 3 * sequence, 512, limit=4) == 3
-    assert derive_max_num_seqs(PUBLISHED, 3 * sequence - 1, 512, limit=4) == 2
-    assert derive_max_num_seqs(PUBLISHED, 9 * sequence, 512, limit=4) == 4
-    with pytest.raises(ConfigError, match="holds no sequence of 512 tokens, which takes 58720256"):
-        derive_max_num_seqs(PUBLISHED, sequence - 1, 512, limit=4)
+    sentence = SENTENCE_TOKENS * 114_688
+    assert kv_budget(PUBLISHED, 4, 3 * sentence) == KvBudget(3, 3 * SENTENCE_TOKENS)
+    assert kv_budget(PUBLISHED, 4, 3 * sentence - 1) == KvBudget(2, 3 * SENTENCE_TOKENS - 1)
+    assert kv_budget(PUBLISHED, 4, 9 * sentence).sequences == 4
+    assert kv_budget(PUBLISHED, 4, None) == KvBudget(4, 4 * SENTENCE_TOKENS)
+    with pytest.raises(ConfigError, match="holds no sequence of 1024 tokens, which takes 117440512"):
+        kv_budget(PUBLISHED, 4, sentence - 1)
 
 
 def test_a_request_starts_only_when_its_whole_reservation_fits() -> None:

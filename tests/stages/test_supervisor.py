@@ -52,8 +52,8 @@ class Server:
         self.reader: RingReader | None = None
         self._folder = folder
         self._config = config
-        self.stages = Supervisor(topology(config, 2), self._setup, self, limits, launch)
-        self.first = topology(config, 2)[0].role
+        self.stages = Supervisor(topology(config, 2, range(2)), self._setup, self, limits, launch)
+        self.first = topology(config, 2, range(2))[0].role
 
     def _setup(self, spec: StageSpec) -> Setup:
         return Setup(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,20 +14,38 @@ from ouzel.stages.topology import StageSpec, flatten, restore, topology
 
 
 def test_side_by_side_is_two_stages_and_colocated_one_with_all_threads() -> None:
-    config = DeployConfig(talker=TalkerConfig(threads=3, nice=1, cpus=(0, 1)), code2wav=Code2WavConfig(threads=2))
+    config = DeployConfig(talker=TalkerConfig(threads=2, nice=1, cpus=(0, 1)), code2wav=Code2WavConfig(threads=3))
     talker, code2wav = config.talker, config.code2wav
-    assert topology(config, 8) == (
+    assert topology(config, 8, range(8)) == (
         StageSpec(StageRole.TALKER, 2, 1, (0, 1), talker.ring_bytes),
-        StageSpec(StageRole.CODE2WAV, 2, 0, None, code2wav.ring_bytes),
-    ), "no more threads than cores of its own"
+        StageSpec(StageRole.CODE2WAV, 3, 0, None, code2wav.ring_bytes),
+    )
     for orchestrator in (OrchestratorConfig(placement="colocate"), OrchestratorConfig(in_process=True)):
         together = replace(config, orchestrator=orchestrator)
-        assert topology(together, 8) == (StageSpec(StageRole.SPEECH, 5, 0, None, code2wav.ring_bytes),)
+        assert topology(together, 8, range(8)) == (StageSpec(StageRole.SPEECH, 5, 0, None, code2wav.ring_bytes),)
 
 
-def test_no_stage_has_more_threads_than_there_are_cores() -> None:
-    config = DeployConfig(talker=TalkerConfig(threads=16), code2wav=Code2WavConfig(threads=16))
-    assert [spec.threads for spec in topology(config, 2)] == [2, 2]
+@pytest.mark.parametrize(
+    ("talker", "code2wav", "complaint"),
+    [
+        ({"threads": 2}, {}, "talker.threads 2 and code2wav.threads 1 are more than the 2 cores"),
+        ({"threads": 3}, {}, "talker.threads is 3; it has 2 cores"),
+        ({"threads": 2, "cpus": (0,)}, {}, "talker.threads is 2; it has 1 cores"),
+        ({"cpus": (0, 2)}, {}, r"talker.cpus is \[0, 2\]; this process may use \[0, 1\]"),
+        ({}, {"cpus": ()}, "code2wav.cpus is empty"),
+    ],
+)
+def test_never_more_busy_threads_than_cores(talker: dict[str, Any], code2wav: dict[str, Any], complaint: str) -> None:
+    config = DeployConfig(talker=TalkerConfig(**talker), code2wav=Code2WavConfig(**code2wav))
+    with pytest.raises(ConfigError, match=complaint):
+        topology(config, 2, range(2))
+
+
+def test_stages_that_take_turns_have_all_cores_and_two_single_threads_may_share_one() -> None:
+    config = DeployConfig(talker=TalkerConfig(threads=2), code2wav=Code2WavConfig(threads=2))
+    (both,) = topology(replace(config, orchestrator=OrchestratorConfig(placement="colocate")), 2, range(2))
+    assert both.threads == 2
+    assert [spec.threads for spec in topology(DeployConfig(), 1, range(1))] == [1, 1]
 
 
 def test_settings_survive_the_way_to_a_stage() -> None:

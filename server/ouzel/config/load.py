@@ -7,7 +7,7 @@ flags. So a device corrects a profile, and nobody corrects the user.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def load_config(
     deploy_profile: str | None = None,
     deploy_config: str | Path | None = None,
     flags: Mapping[str, object] | None = None,
-    derived: Mapping[str, object] | None = None,
+    derive: Callable[[DeployConfig], Mapping[str, object]] | None = None,
     environ: Mapping[str, str] = os.environ,
     root: Path | None = None,
 ) -> Effective:
@@ -45,7 +45,7 @@ def load_config(
 
     :param model_types: the models that will be served; each has a file in a profile.
     :param flags: settings by dotted name; a text is parsed as in the environment, None means not given.
-    :param derived: `scheduling.derive_overrides(probe).settings()`; left out where `orchestrator.derive` is false.
+    :param derive: what the device decides, given all that is said; left out where `orchestrator.derive` is false.
     :param root: folder of the profiles, for tests.
     :raises ConfigError: on an unknown profile, file, setting or value, each with the nearest valid one.
     """
@@ -55,7 +55,8 @@ def load_config(
     own = [file.settings for file in files if not file.path.is_relative_to(root)]
     explicit = [*own, _from_environment(environ), _from_flags(flags or {})]
     values, sources = _merge([*profile, *explicit])
-    if derived and values["orchestrator.derive"]:
+    if derive is not None and values["orchestrator.derive"]:
+        derived = derive(build(values, sources))
         device = {key: Sourced(value, "derived from the device") for key, value in derived.items()}
         values, sources = _merge([*profile, device, *explicit])
     return Effective(build(values, sources), sources)

@@ -31,7 +31,7 @@ from ouzel.orchestrator.source import words_of
 from ouzel.orchestrator.speech import Speech
 from ouzel.orchestrator.stream import Stream
 from ouzel.orchestrator.voice import VoiceFacts
-from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, SchedulePlan, derive_overrides
+from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, SchedulePlan, kv_budget
 from ouzel.stages.core import SamplingWishes
 from ouzel.stages.launch import Launch, launch_process, launch_thread
 from ouzel.stages.loop import BEAT_S
@@ -83,23 +83,25 @@ class AsyncOmni:
         """
         if config is not None and (deploy_profile or deploy_config or settings):
             raise ConfigError("config excludes deploy_profile, deploy_config and settings", param="config")
+        self.voice = voice if isinstance(voice, VoiceFacts) else VoiceFacts.of(voice)
         if config is None:
             config = load_config(
                 ("qwen3_tts",),
                 deploy_profile=deploy_profile,
                 deploy_config=deploy_config,
                 flags=settings,
-                derived=derive_overrides(probe_device()).settings(),
+                derive=self.voice.derive,
             ).config
-        self.voice = voice if isinstance(voice, VoiceFacts) else VoiceFacts.of(voice)
         self.config = config
-        self._specs = topology(config, len(os.sched_getaffinity(0)))
+        self._specs = topology(config, probe_device().cores, os.sched_getaffinity(0))
         self._limits = config.limits
         if self.voice.letters_per_second is not None:
             self._limits = replace(config.limits, letters_per_second=self.voice.letters_per_second)
         self._stats_on = step_stats or bool(os.environ.get(FOLDER_VARIABLE))
         self._stats: Stats = StepStats("orchestrator") if self._stats_on else NULL
-        self._slots = Slots(config.talker.max_num_seqs, config.limits.max_waiting)
+        talker = config.talker
+        budget = kv_budget(self.voice.kv_geometry(talker.dtype), talker.max_num_seqs, talker.kv_cache_bytes)
+        self._slots = Slots(budget.sequences, config.limits.max_waiting)
         names = [str(spec.role) for spec in self._specs]
         self._desk = Desk(names, self._limits, self._slots, self._stats, clock)
         self._stages = Supervisor(
@@ -190,7 +192,7 @@ class AsyncOmni:
             state=self._state if self._state != "serving" else "ready" if serving else "degraded",
             stages=status,
             open_requests=self._slots.taken,
-            most_requests=self.config.talker.max_num_seqs + self.config.limits.max_waiting,
+            most_requests=self._slots.bound,
             placement="colocate" if self.colocated else "side_by_side",
             pace=self._pace,
             plan=self._plan,

@@ -13,17 +13,17 @@ __all__ = ["Slots"]
 class Slots:
     """As many slots as requests may run and wait; the lowest free one is used next, so a table of them stays small."""
 
-    __slots__ = ("_bound", "_epochs", "_free", "_running")
+    __slots__ = ("_epochs", "_free", "_running", "bound")
 
     def __init__(self, running: int, waiting: int) -> None:
-        self._bound = running + waiting
+        self.bound = running + waiting
         self._running = running
-        self._free = list(range(self._bound))
+        self._free = list(range(self.bound))
         self._epochs = count(1)
 
     @property
     def taken(self) -> int:
-        return self._bound - len(self._free)
+        return self.bound - len(self._free)
 
     def take(self) -> int:
         """A slot.
@@ -31,7 +31,7 @@ class Slots:
         :raises BusyError: when as many requests are open as may run and wait.
         """
         if not self._free:
-            waiting = self._bound - self._running
+            waiting = self.bound - self._running
             raise BusyError(f"{self._running} requests are running and {waiting} waiting, which is the bound")
         return heapq.heappop(self._free)
 

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from ouzel.config import DeployConfig, probe_device
 from ouzel.errors import CheckpointError
 from ouzel.models.qwen3_tts.config import load_config
+from ouzel.scheduling import KvGeometry, derive_overrides
 from ouzel.text.voice_text import TextMode
 from ouzel.voices import find_voice
 
 __all__ = ["VoiceFacts"]
+
+#: of one value
+_BYTES = {"float32": 4, "bfloat16": 2}
+_STORED_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,12 @@ class VoiceFacts:
     speakers: tuple[str, ...]
     default_speaker: str | None
     languages: tuple[str, ...]
+    #: of the talker's KV cache
+    layers: int
+    kv_heads: int
+    head_dim: int
+    #: of all weight files, whose values have two bytes in the published layout
+    stored_bytes: int
 
     @classmethod
     def of(cls, voice: str | Path) -> VoiceFacts:
@@ -39,7 +51,7 @@ class VoiceFacts:
         config = load_config(folder)
         if config.codec is None:
             raise CheckpointError(f"{folder / 'speech_tokenizer'} is missing, expected config.json in it")
-        extras = config.extras
+        extras, talker = config.extras, config.talker
         return cls(
             name=folder.name,
             folder=folder,
@@ -49,4 +61,22 @@ class VoiceFacts:
             speakers=tuple(sorted(config.speakers)),
             default_speaker=extras.default_speaker if extras else None,
             languages=tuple(config.spoken_languages),
+            layers=talker.num_hidden_layers,
+            kv_heads=talker.num_key_value_heads,
+            head_dim=talker.head_dim,
+            stored_bytes=sum(file.stat().st_size for file in folder.rglob("*.safetensors")),
         )
+
+    def kv_geometry(self, dtype: str) -> KvGeometry:
+        """Of the talker's KV cache where it computes in `dtype`."""
+        return KvGeometry(self.layers, self.kv_heads, self.head_dim, _BYTES[dtype])
+
+    def derive(self, config: DeployConfig) -> dict[str, object]:
+        """What this device decides where this voice is served (`load_config(derive=…)`)."""
+        dtype = config.talker.dtype
+        return derive_overrides(
+            probe_device(),
+            self.kv_geometry(dtype),
+            weights_bytes=self.stored_bytes * _BYTES[dtype] // _STORED_BYTES,
+            sequence_limit=config.talker.max_num_seqs,
+        ).settings()

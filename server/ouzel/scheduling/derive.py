@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ouzel.config.probe import DeviceProbe
-from ouzel.scheduling.kv import KvGeometry
+from ouzel.scheduling.kv import SENTENCE_TOKENS, KvGeometry
 
 __all__ = ["Overrides", "derive_overrides"]
 
@@ -19,10 +19,6 @@ _LEAST_KV_BYTES = 64 * MIB
 #: Beyond these a one-row step or a chunk of a few frames gains nothing.
 _MOST_TALKER_THREADS = 8
 _MOST_CODE2WAV_THREADS = 4
-
-#: The 0.6B talker in bf16, and a sentence with its prompt.
-_GEOMETRY = KvGeometry(layers=28, kv_heads=8, head_dim=128, bytes_per_value=2)
-_TOKENS_PER_SEQ = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +52,21 @@ class Overrides:
 
 def derive_overrides(
     probe: DeviceProbe,
+    geometry: KvGeometry,
     *,
     weights_bytes: int = 0,
-    geometry: KvGeometry = _GEOMETRY,
-    tokens_per_seq: int = _TOKENS_PER_SEQ,
     sequence_limit: int = 4,
     with_llm: bool = False,
 ) -> Overrides:
     """The deploy settings that follow from the device.
 
+    :param geometry: of the talker that will be served.
     :param weights_bytes: resident weights of the models that will be served.
-    :param sequence_limit: the profile's own bound on talker sequences.
+    :param sequence_limit: the configured bound on talker sequences.
     :param with_llm: whether a language stage shares the cores.
     """
     kv_bytes = max(_LEAST_KV_BYTES, (probe.memory_bytes - _BASE_BYTES - weights_bytes) // 4)
-    fitting = geometry.tokens_in(kv_bytes) // tokens_per_seq
+    fitting = geometry.tokens_in(kv_bytes) // SENTENCE_TOKENS
     sequences = max(1, min(sequence_limit, fitting))
     placement, talker, code2wav, llm = _share_cores(probe.cores, with_llm)
     chunk_min, margin = _caution(probe)
@@ -80,7 +76,7 @@ def derive_overrides(
         code2wav_threads=code2wav,
         llm_threads=llm,
         max_num_seqs=sequences,
-        kv_cache_bytes=min(kv_bytes, sequences * tokens_per_seq * geometry.bytes_per_token),
+        kv_cache_bytes=min(kv_bytes, sequences * SENTENCE_TOKENS * geometry.bytes_per_token),
         chunk_min_frames=chunk_min,
         margin_ms=margin,
     )

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ouzel.errors import BusyError, ConfigError, RequestError
 
-__all__ = ["Admission", "KvGeometry", "derive_max_num_seqs"]
+__all__ = ["SENTENCE_TOKENS", "Admission", "KvBudget", "KvGeometry", "kv_budget"]
+
+#: Positions of one sentence at its longest: 300 letters as text, and the frames that they may take.
+SENTENCE_TOKENS = 1024
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -36,19 +39,31 @@ class KvGeometry:
         return budget_bytes // self.bytes_per_token
 
 
-def derive_max_num_seqs(geometry: KvGeometry, budget_bytes: int, tokens_per_seq: int, limit: int) -> int:
-    """How many sequences of `tokens_per_seq` tokens the budget holds, at most `limit`.
+class KvBudget(NamedTuple):
+    """What all KV caches together may be."""
 
-    :raises ConfigError: when it holds not even one.
+    #: that run at once
+    sequences: int
+    #: that they share
+    tokens: int
+
+
+def kv_budget(geometry: KvGeometry, max_num_seqs: int, kv_cache_bytes: int | None) -> KvBudget:
+    """As many sequences as the memory has sentences, at most `max_num_seqs`; None is memory for all of them.
+
+    :raises ConfigError: when it holds not even one sentence.
     """
-    fitting = geometry.tokens_in(budget_bytes) // tokens_per_seq
-    if not fitting:
-        needed = tokens_per_seq * geometry.bytes_per_token
+    if kv_cache_bytes is None:
+        return KvBudget(max_num_seqs, max_num_seqs * SENTENCE_TOKENS)
+    tokens = geometry.tokens_in(kv_cache_bytes)
+    if tokens < SENTENCE_TOKENS:
+        needed = SENTENCE_TOKENS * geometry.bytes_per_token
         raise ConfigError(
-            f"kv_cache_bytes {budget_bytes} holds no sequence of {tokens_per_seq} tokens, which takes {needed}",
-            param="kv_cache_bytes",
+            f"talker.kv_cache_bytes {kv_cache_bytes} holds no sequence of {SENTENCE_TOKENS} tokens, "
+            f"which takes {needed}",
+            param="talker.kv_cache_bytes",
         )
-    return min(fitting, limit)
+    return KvBudget(min(tokens // SENTENCE_TOKENS, max_num_seqs), tokens)
 
 
 class Admission(Generic[Key]):

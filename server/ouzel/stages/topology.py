@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ouzel.config.schema import DeployConfig
 from ouzel.config.settings import SETTINGS, build
+from ouzel.errors import ConfigError
 from ouzel.stages.messages import StageRole
 
 __all__ = ["StageSpec", "flatten", "restore", "topology"]
@@ -25,25 +26,53 @@ class StageSpec:
     ring_bytes: int
 
 
-def topology(config: DeployConfig, cores: int) -> tuple[StageSpec, ...]:
-    """The chain of stages, from text to sound.
+def topology(config: DeployConfig, cores: int, available: Collection[int]) -> tuple[StageSpec, ...]:
+    """The chain of stages, from text to sound; never more busy threads than cores.
 
-    :param cores: how many the server may use; no stage gets more threads than that.
+    :param cores: how many the server may use; colocated, the stages take turns on all of theirs.
+    :param available: which ones these are.
+    :raises ConfigError: when a stage is to stay on a core that isn't available, or the stages together have more
+        threads than cores. Two of one thread each may share one core.
     """
     talker, code2wav = config.talker, config.code2wav
+    _check_cpus(config, available)
     if config.orchestrator.placement == "colocate" or config.orchestrator.in_process:
         cpus = None if talker.cpus is None or code2wav.cpus is None else tuple({*talker.cpus, *code2wav.cpus})
-        threads = _bounded(talker.threads + code2wav.threads, cores, cpus)
+        threads = min(talker.threads + code2wav.threads, _usable(cores, cpus))
         nice = min(talker.nice, code2wav.nice)
         return (StageSpec(StageRole.SPEECH, threads, nice, cpus, code2wav.ring_bytes),)
+    _check_threads(config, cores)
     return tuple(
-        StageSpec(role, _bounded(stage.threads, cores, stage.cpus), stage.nice, stage.cpus, stage.ring_bytes)
+        StageSpec(role, stage.threads, stage.nice, stage.cpus, stage.ring_bytes)
         for role, stage in ((StageRole.TALKER, talker), (StageRole.CODE2WAV, code2wav))
     )
 
 
-def _bounded(threads: int, cores: int, cpus: Sequence[int] | None) -> int:
-    return max(1, min(threads, cores if cpus is None else min(cores, len(cpus))))
+def _check_cpus(config: DeployConfig, available: Collection[int]) -> None:
+    for name, cpus in (("talker.cpus", config.talker.cpus), ("code2wav.cpus", config.code2wav.cpus)):
+        if cpus is not None and not set(cpus) <= set(available):
+            raise ConfigError(f"{name} is {list(cpus)}; this process may use {sorted(available)}", param=name)
+        if cpus == ():
+            raise ConfigError(f"{name} is empty; give at least one core, or null for all", param=name)
+
+
+def _check_threads(config: DeployConfig, cores: int) -> None:
+    talker, code2wav = config.talker, config.code2wav
+    for name, stage in (("talker", talker), ("code2wav", code2wav)):
+        if stage.threads > (most := _usable(cores, stage.cpus)):
+            raise ConfigError(f"{name}.threads is {stage.threads}; it has {most} cores", param=f"{name}.threads")
+    pinned = None if talker.cpus is None or code2wav.cpus is None else {*talker.cpus, *code2wav.cpus}
+    both, most = talker.threads + code2wav.threads, _usable(cores, pinned)
+    if both > max(2, most):
+        raise ConfigError(
+            f"talker.threads {talker.threads} and code2wav.threads {code2wav.threads} are more than the {most} cores "
+            "that they have: lower one of them, or colocate both (orchestrator.placement)",
+            param="talker.threads",
+        )
+
+
+def _usable(cores: int, cpus: Collection[int] | None) -> int:
+    return cores if cpus is None else min(cores, len(cpus))
 
 
 def flatten(config: DeployConfig) -> dict[str, Any]:

@@ -11,14 +11,11 @@ from ouzel.config.schema import TalkerConfig as TalkerSettings
 from ouzel.engines.talker.core import PrefillPolicy, TalkerCore
 from ouzel.models.qwen3_tts.checkpoint import TalkerSide, load_talker_side
 from ouzel.models.qwen3_tts.kv_cache import KVCache
-from ouzel.scheduling import Admission, ChunkSchedule, KvGeometry, derive_max_num_seqs
+from ouzel.scheduling import Admission, ChunkSchedule, KvGeometry, kv_budget
 from ouzel.stats.steps import NULL, Stats
 from ouzel.stats.timeline import InitTimeline
 
-__all__ = ["SENTENCE_TOKENS", "build"]
-
-#: Positions of one sentence at its longest: 300 letters as text, and the frames that they may take.
-SENTENCE_TOKENS = 1024
+__all__ = ["build"]
 
 
 def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> TalkerCore:
@@ -52,11 +49,9 @@ def _admission(side: TalkerSide, settings: TalkerSettings, max_waiting: int) -> 
         head_dim=talker.head_dim,
         bytes_per_value=side.talker.codec_head.weight.element_size(),
     )
-    sequences, capacity = settings.max_num_seqs, settings.max_num_seqs * SENTENCE_TOKENS
-    if settings.kv_cache_bytes is not None:
-        sequences = derive_max_num_seqs(geometry, settings.kv_cache_bytes, SENTENCE_TOKENS, settings.max_num_seqs)
-        capacity = geometry.tokens_in(settings.kv_cache_bytes)
-    return Admission(capacity, sequences, max_waiting)
+    budget = kv_budget(geometry, settings.max_num_seqs, settings.kv_cache_bytes)
+    # Long sentences may leave memory for fewer than `sequences`: whom the server let in waits all the same.
+    return Admission(budget.tokens, budget.sequences, budget.sequences + max_waiting)
 
 
 @torch.inference_mode()
