@@ -100,8 +100,8 @@ async def _speak(options: argparse.Namespace) -> int:
         sink = Sink(options.save, suffix, playing=playing, device=device)
         try:
             async for event in events:
-                if isinstance(event, Audio) and report.first_audio_ms is None:
-                    report.first_audio_ms = 1000 * (time.monotonic() - began)
+                if isinstance(event, Audio):
+                    report.heard(1000 * (time.monotonic() - began))
                 _tell(event, report, options.timing)
                 await sink.take(event)
             await sink.finish()

@@ -16,10 +16,18 @@ class Report:
     """Collects an utterance's timings."""
 
     first_audio_ms: float | None = None
+    #: from the request to the newest piece of audio
+    audio_ms: float = 0.0
     frames: int = 0
     phases_ms: Counter[str] = field(default_factory=Counter)
     starved_ms: float = 0.0
     gaps_ms: float = 0.0
+
+    def heard(self, since_ms: float) -> None:
+        """Audio came, so long after the request."""
+        self.audio_ms = since_ms
+        if self.first_audio_ms is None:
+            self.first_audio_ms = since_ms
 
     def add(self, timing: dict[str, Any]) -> str:
         """Count a chunk; answers its line."""
@@ -46,6 +54,7 @@ class Report:
         return [
             f"{'ms a frame':<12}{'':>9}{'of 80 ms':>10}",
             *table,
-            f"first audio {first}, {self.frames} frames, gaps {self.gaps_ms:.0f} ms, "
+            f"first audio {first}, real-time factor {self.audio_ms / (FRAME_MS * self.frames):.3f}, "
+            f"{self.frames} frames, gaps {self.gaps_ms:.0f} ms, "
             f"waiting for text {self.starved_ms:.0f} ms",
         ]
