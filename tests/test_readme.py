@@ -1,0 +1,53 @@
+"""What the README tells a newcomer to type does what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
+MAKE = [line.split()[1] for line in COMMANDS if line.startswith("make ")]
+SPEAKING = [line for line in COMMANDS if "ouzel say" in line]
+OTHERS = [line for line in COMMANDS if line.split()[0] not in ("make", "export") and line not in SPEAKING]
+# Started by name as a newcomer does, from the environment that runs the tests.
+ENVIRON = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_the_set_up_is_two_commands() -> None:
+    assert MAKE[:2] == ["demo", "test"]
+    assert not OTHERS, "a command of a kind that no test here runs"
+
+
+@pytest.mark.parametrize("target", sorted({*MAKE, "check", "serve", "voice"}))
+def test_make_knows_its_targets(target: str) -> None:
+    environ = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ".venv/bin/" in done.stdout
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    assert "OUZEL_NO_SKIP=1 make test" in lines
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("command", SPEAKING)
+def test_speaking_writes_what_it_says(tmp_path: Path, command: str) -> None:
+    shell = ["bash", "-euo", "pipefail", "-c", command]
+    done = subprocess.run(shell, cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (file,) = re.findall(r"-o (\S+)", command)
+    with wave.open(str(tmp_path / file)) as reader:
+        assert reader.getframerate() == 24_000
+        assert reader.getnframes() >= 2 * 1920
+    assert "first audio" in done.stdout and "real-time factor" in done.stdout
+    assert ("of 80 ms" in done.stdout) == ("--step-stats" in command)
