@@ -1,38 +1,53 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from ouzel.orchestrator.pace import DevicePace, describe, measure
-from ouzel.orchestrator.stream import AudioChunk
+from ouzel.orchestrator.pace import DevicePace, Fitting, describe
 from ouzel.scheduling import ChunkSchedule
+from ouzel.stages.core import SamplesChunk
 from ouzel.stats.phases import Phase
 
 RAMP = ChunkSchedule((2, 4, 8, 16, 25))
 MS = 1_000_000
 
 
-def chunk(frames: int, phases: dict[Phase, int]) -> AudioChunk:
-    return AudioChunk(
-        request_id="r1",
-        sequence=0,
-        sentence=0,
-        samples=np.zeros(1920 * frames, np.float32),
-        sample_rate=24_000,
-        frames=frames,
-        phases=phases,
-        starved_ns=0,
-        came_at=0.0,
-    )
+def chunk(sequence: int, frames: int, phases: dict[Phase, int]) -> SamplesChunk:
+    nothing = np.zeros(0, np.float32)
+    return SamplesChunk(slot=0, epoch=1, sequence=sequence, samples=nothing, frames=frames, phases=phases)
+
+
+def spoken(sequence: int, frames: int, times: int) -> SamplesChunk:
+    each = {Phase.BACKBONE: 5 * times, Phase.SAMPLE: 1 * times, Phase.PREDICTOR: 4 * times, Phase.CODEC: 3 * times}
+    phases = {phase: MS * frames * value for phase, value in each.items()}
+    return chunk(sequence, frames, phases | {Phase.PREFILL: 7 * MS})
 
 
 def test_the_pace_is_the_median_of_the_chunks() -> None:
-    def spoken(frames: int, ms: int) -> AudioChunk:
-        each = {Phase.BACKBONE: 5 * ms, Phase.SAMPLE: 1 * ms, Phase.PREDICTOR: 4 * ms, Phase.CODEC: 3 * ms}
-        return chunk(frames, {phase: MS * frames * value for phase, value in each.items()} | {Phase.PREFILL: 7 * MS})
+    fitting = Fitting(RAMP, colocated=False)
+    fitting.heard(chunk(0, 0, {}))
+    fitting.refit()
+    assert fitting.pace is fitting.plan is None
+    for sequence, frames, times in ((0, 2, 30), (1, 4, 1), (2, 8, 1)):
+        fitting.heard(spoken(sequence, frames, times))
+    fitting.refit()
+    assert fitting.pace == DevicePace(step_ms=10.0, decode_ms=3.0, prefill_ms=7.0)
+    assert fitting.plan is not None and fitting.plan.schedule == RAMP and fitting.start_delay_s(500) == 0
 
-    found = measure([spoken(2, 30), spoken(4, 1), spoken(8, 1), chunk(0, {})])
-    assert found == DevicePace(step_ms=10.0, decode_ms=3.0, prefill_ms=21.0)
-    assert measure([chunk(0, {})]) is None
+
+def test_a_busy_moment_is_outlived(caplog: pytest.LogCaptureFixture) -> None:
+    fitting = Fitting(RAMP, colocated=False)
+    reasons = []
+    with caplog.at_level("INFO", "ouzel.orchestrator.pace"):
+        for times in (9, 1):
+            for sequence in range(40):
+                fitting.heard(spoken(sequence, 2, times))
+                fitting.refit()
+            assert fitting.plan is not None
+            reasons.append(fitting.plan.reason)
+            assert (fitting.start_delay_s(50) > 0) == (times == 9)
+    assert "no schedule helps" in reasons[0] and reasons[1] == ""
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_a_device_that_keeps_up_is_served_with_the_profiles_schedule() -> None:

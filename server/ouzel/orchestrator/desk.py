@@ -9,12 +9,24 @@ from typing import Protocol
 
 from ouzel.config.schema import LimitsConfig
 from ouzel.errors import EngineError, OuzelError
+from ouzel.orchestrator.pace import Fitting
 from ouzel.orchestrator.request import Command, Deliver, End, Request, State, Wishes
 from ouzel.orchestrator.slots import Slots
 from ouzel.orchestrator.stream import Stream
 from ouzel.scheduling import ProgressDeadline
 from ouzel.stages.chunk_records import unpack_samples
-from ouzel.stages.messages import Abort, AskStats, Credit, FromStage, Refused, Speak, StatsReply, Text, ToStage
+from ouzel.stages.messages import (
+    Abort,
+    AskStats,
+    Credit,
+    FromStage,
+    Refused,
+    ResetStats,
+    Speak,
+    StatsReply,
+    Text,
+    ToStage,
+)
 from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.steps import Stats
@@ -41,6 +53,7 @@ class Desk:
         limits: LimitsConfig,
         slots: Slots,
         stats: Stats,
+        fitting: Fitting,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """:param names: of the stages; the first one takes text"""
@@ -50,6 +63,7 @@ class Desk:
         self._limits = limits
         self._slots = slots
         self._stats = stats
+        self._fitting = fitting
         self._clock = clock
         self._reader: RingReader | None = None
         self._hop_ns = 0
@@ -75,6 +89,12 @@ class Desk:
             elif stream.deadline.expired:
                 silent = f"no progress for {stream.deadline.idle_s:.1f} s"
                 stream.act(request.fail(EngineError(f"request {stream.id}: {silent}")))
+
+    def forget_stats(self) -> None:
+        """Begin to count again, in all stages and here."""
+        for name in self._names:
+            self._send(name, ResetStats())
+        self._stats.reset()
 
     async def snapshots(self) -> list[Snapshot]:
         """Step statistics of all stages that answer."""
@@ -129,7 +149,9 @@ class Desk:
             self._stats.record(Phase.HOP, self._hop_ns)
             with self._stats.phase(Phase.DISPATCH):
                 if (stream := self.streams.get(record.slot)) is not None:
-                    stream.act(stream.request.chunk(unpack_samples(record)))
+                    chunk = unpack_samples(record)
+                    self._fitting.heard(chunk)
+                    stream.act(stream.request.chunk(chunk))
             self._progressed(stream)
 
     def _progressed(self, stream: Stream | None) -> None:

@@ -24,7 +24,7 @@ class Health:
     open_requests: int
     most_requests: int
     placement: str
-    #: measured at start; None before, and for a voice that can't speak without a request's own wishes
+    #: of the newest sound; None before the first, and for a voice that can't speak without a request's own wishes
     pace: DevicePace | None
     #: what requests are served with that ask for nothing else; `reason` says why it isn't the profile's
     plan: SchedulePlan | None

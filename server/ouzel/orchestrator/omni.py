@@ -24,14 +24,14 @@ from ouzel.config import DeployConfig, load_config, probe_device
 from ouzel.errors import ConfigError, EngineError, NotReadyError, OuzelError, RequestError
 from ouzel.orchestrator.desk import Desk
 from ouzel.orchestrator.health import Health
-from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, DevicePace, describe, measure
+from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, Fitting
 from ouzel.orchestrator.request import State, Wishes
 from ouzel.orchestrator.slots import Slots
 from ouzel.orchestrator.source import words_of
 from ouzel.orchestrator.speech import Speech
 from ouzel.orchestrator.stream import Stream
 from ouzel.orchestrator.voice import VoiceFacts
-from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, SchedulePlan, kv_budget
+from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, kv_budget
 from ouzel.stages.core import SamplingWishes
 from ouzel.stages.launch import Launch, launch_process, launch_thread
 from ouzel.stages.loop import BEAT_S
@@ -48,8 +48,6 @@ __all__ = ["AsyncOmni", "Wishes"]
 
 log = logging.getLogger(__name__)
 
-#: An utterance of this length is what the plan is made for; a start delay is computed for each one's own.
-_TYPICAL_FRAMES = 125
 #: How often deadlines are looked at.
 _TICK_S = 0.25
 #: A stage that misses so many is stuck, however short the requests' own deadline.
@@ -103,7 +101,9 @@ class AsyncOmni:
         budget = kv_budget(self.voice.kv_geometry(talker.dtype), talker.max_num_seqs, talker.kv_cache_bytes)
         self._slots = Slots(budget.sequences, config.limits.max_waiting)
         names = [str(spec.role) for spec in self._specs]
-        self._desk = Desk(names, self._limits, self._slots, self._stats, clock)
+        wanted = ChunkSchedule(config.talker.chunk_frames).with_minimum(config.talker.chunk_min_frames)
+        self._fitting = Fitting(wanted, colocated=self.colocated)
+        self._desk = Desk(names, self._limits, self._slots, self._stats, self._fitting, clock)
         self._stages = Supervisor(
             self._specs,
             self._setup,
@@ -115,9 +115,6 @@ class AsyncOmni:
         )
         self._desk.stages = self._stages
         self._timeline = InitTimeline("orchestrator")
-        self._wanted = ChunkSchedule(config.talker.chunk_frames).with_minimum(config.talker.chunk_min_frames)
-        self._pace: DevicePace | None = None
-        self._plan: SchedulePlan | None = None
         self._numbers = count(1)
         self._named: WeakValueDictionary[str, Stream] = WeakValueDictionary()
         self._readers: set[asyncio.Task[None]] = set()
@@ -194,8 +191,8 @@ class AsyncOmni:
             open_requests=self._slots.taken,
             most_requests=self._slots.bound,
             placement="colocate" if self.colocated else "side_by_side",
-            pace=self._pace,
-            plan=self._plan,
+            pace=self._fitting.pace,
+            plan=self._fitting.plan,
         )
 
     async def stats(self) -> list[Snapshot]:
@@ -245,13 +242,13 @@ class AsyncOmni:
         try:
             speaker = self.voice.default_speaker or next(iter(self.voice.speakers), None)
             speech = self._open(PROBE_TEXT, Wishes(max_frames=PROBE_FRAMES, speaker=speaker), "probe")
-            self._pace = measure([chunk async for chunk in speech])
+            async for _ in speech:
+                continue
         except RequestError as error:
             log.warning("the pace isn't measured: this voice speaks no plain text: %s", error)
             return
-        if self._pace is not None:
-            self._plan = self._pace.plan(self._wanted, _TYPICAL_FRAMES, colocated=self.colocated)
-            (log.warning if self._plan.reason else log.info)("%s", describe(self._pace, self._plan))
+        self._fitting.refit()
+        self._desk.forget_stats()
 
     def _open(
         self, text: str | AsyncIterable[str], wishes: Wishes, request_id: str | None, *, whole_pieces: bool = False
@@ -260,10 +257,10 @@ class AsyncOmni:
         if isinstance(text, str):
             longest = self._limits.max_text_letters
             sentences = spoken_sentences(text, self.voice.text_mode, longest=longest, param="text")
-        largest = max(wishes.chunk_frames or self._wanted.sizes)
+        largest = max(wishes.chunk_frames or self._fitting.wanted.sizes)
         stream = self._desk.open(wishes, request_id or f"r{next(self._numbers)}", self.sample_rate, largest)
         self._named[stream.id] = stream
-        stream.start_delay_s = self._start_delay_s(sentences)
+        stream.start_delay_s = self._fitting.start_delay_s(None if sentences is None else self._frames_of(sentences))
         if sentences is None:
             assert not isinstance(text, str)
             self._read(stream, text, whole=whole_pieces, streaming=wishes.streaming_layout)
@@ -297,15 +294,8 @@ class AsyncOmni:
         stream.on_end = task.cancel
         self._readers.add(task)
 
-    def _start_delay_s(self, sentences: Sequence[str] | None) -> float:
-        """How long playback must wait so that it never has to again; the length of unfinished text isn't known."""
-        if self._pace is None or self._plan is None or not self._plan.start_delay_ms:
-            return 0.0
-        frames = _TYPICAL_FRAMES
-        if sentences is not None:
-            letters = sum(map(len, sentences))
-            frames = math.ceil(letters / self._limits.letters_per_second * FRAMES_PER_SECOND)
-        return self._pace.plan(self._wanted, frames, colocated=self.colocated).start_delay_ms / 1000
+    def _frames_of(self, sentences: Sequence[str]) -> int:
+        return math.ceil(sum(map(len, sentences)) / self._limits.letters_per_second * FRAMES_PER_SECOND)
 
     def _chunk_frames(self, asked: Sequence[int] | None) -> tuple[int, ...] | None:
         """A request's own schedule, or the one that suits the device; None for the profile's.
@@ -313,8 +303,8 @@ class AsyncOmni:
         :raises RequestError: when it is no schedule, or has chunks smaller or larger than they may be here.
         """
         if asked is None:
-            fitted = self._plan is not None and self._plan.schedule != self._wanted
-            return self._plan.schedule.sizes if self._plan is not None and fitted else None
+            plan = self._fitting.plan
+            return plan.schedule.sizes if plan is not None and plan.schedule != self._fitting.wanted else None
         least, most = self.config.talker.chunk_min_frames, self._limits.buffer_frames
         return ChunkSchedule.from_request(asked, "chunk_frames", least=least, most=most).sizes
 
@@ -322,6 +312,7 @@ class AsyncOmni:
         while True:
             await asyncio.sleep(_TICK_S)
             self._desk.check_deadlines()
+            self._fitting.refit()
 
     def _setup(self, spec: StageSpec) -> Setup:
         return Setup(

@@ -23,6 +23,7 @@ from ouzel.stages.messages import (
     Credit,
     Fault,
     Refused,
+    ResetStats,
     Speak,
     StatsReply,
     Stop,
@@ -146,6 +147,9 @@ class StageLoop:
                 self._attach(end, received.descriptors)
             case AskStats():
                 self._channel.send(StatsReply(tuple(one.snapshot().to_json() for one in self._stats)))
+            case ResetStats():
+                for one in self._stats:
+                    one.reset()
             case Stop():
                 self._stopping = True
             case other:

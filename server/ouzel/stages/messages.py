@@ -32,6 +32,7 @@ __all__ = [
     "Progress",
     "Ready",
     "Refused",
+    "ResetStats",
     "Setup",
     "Speak",
     "StageRole",
@@ -137,6 +138,11 @@ class AskStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ResetStats:
+    """Count from nothing again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Write what should be kept, and exit."""
 
@@ -185,7 +191,7 @@ class StatsReply:
     snapshots: tuple[dict[str, Any], ...]
 
 
-ToStage = Setup | Attach | Speak | Text | Credit | Abort | AskStats | Stop
+ToStage = Setup | Attach | Speak | Text | Credit | Abort | AskStats | ResetStats | Stop
 FromStage = Progress | Ready | Failed | Refused | Beat | StatsReply
 Message = ToStage | FromStage
 

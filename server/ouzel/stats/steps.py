@@ -41,6 +41,10 @@ class Stats(Protocol):
         """`frames` codec frames exist now."""
         ...
 
+    def reset(self) -> None:
+        """Count from nothing again; between two steps."""
+        ...
+
 
 class NullStats:
     """Statistics that are off: each call costs the same few nanoseconds, whatever happens."""
@@ -57,6 +61,9 @@ class NullStats:
     def made(self, frames: int) -> None:
         return None
 
+    def reset(self) -> None:
+        return None
+
 
 _NOTHING = nullcontext()
 NULL = NullStats()
@@ -71,10 +78,7 @@ class StepStats:
         self._clock = clock
         self._timers = {phase: _Timer(self, phase) for phase in Phase}
         self._step = _Step(self)
-        self._frames = 0
-        self._steps = _Counter()
-        self._inside: dict[Phase, _Counter] = {}
-        self._beside: dict[Phase, _Counter] = {}
+        self.reset()
         self._open: list[Phase] = []  # phases entered and not left, the innermost last
         self._since = 0  # when the innermost began, or began again
         self._spent: dict[Phase, int] = {}  # of the running step
@@ -91,6 +95,12 @@ class StepStats:
 
     def made(self, frames: int) -> None:
         self._frames += frames
+
+    def reset(self) -> None:
+        self._frames = 0
+        self._steps = _Counter()
+        self._inside: dict[Phase, _Counter] = {}
+        self._beside: dict[Phase, _Counter] = {}
 
     def snapshot(self) -> Snapshot:
         """Everything up to the last finished step, by value."""
