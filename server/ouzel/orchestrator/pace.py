@@ -65,7 +65,7 @@ class Fitting:
                 self._prefill.append(chunk.phases.get(Phase.PREFILL, 0) * _NS)
 
     def refit(self) -> None:
-        """Plan by the median of the newest chunks; the log is told when the profile's schedule ceases to do, or does."""
+        """Plan by the median of the newest chunks; say so where the profile's schedule ceases to do, or does."""
         if not self._prefill:
             return
         pace = DevicePace(*map(statistics.median, (self._talker, self._codec, self._prefill)))

@@ -155,6 +155,10 @@ class Supervisor:
 
         :raises OuzelError: what keeps a stage from its first start; then none is left running.
         """
+        self._stopping = False
+        for stage in self._stages:
+            stage.fault = None
+            stage.ready.clear()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.stop)
             for stage in self._stages:
