@@ -15,7 +15,7 @@ from ouzel.models.qwen3_tts.checkpoint import TalkerSide, load_talker_side
 from ouzel.models.qwen3_tts.config import load_config
 from ouzel.models.qwen3_tts.predictor import CodePredictor
 from ouzel.models.qwen3_tts.prompt import Prompt, PromptSpec, Reference
-from ouzel.models.qwen3_tts.sampler import Sampler, SamplingParams, sample_groups
+from ouzel.models.qwen3_tts.sampler import Sampler, SamplingParams
 from ouzel.models.qwen3_tts.talker import KVCache, Talker
 from ouzel.models.qwen3_tts.weights import fill, load_tensors
 from tiny_prompts import REF_TEXT, TEXT, Case, reference_codes, speaker_vector
@@ -97,7 +97,12 @@ def step(speaker: TalkerSide, streams: list[Stream]) -> list[Stream]:
 def _expand(speaker: TalkerSide, streams: list[Stream], c0: Tensor) -> None:
     samplers = [stream.sampler for stream in streams]
     hidden = torch.stack([stream.hidden for stream in streams])
-    codes = speaker.predictor.predict(hidden, c0, lambda rows, _: sample_groups(samplers, rows), speaker.talker)
+
+    def sample(logits: Tensor, _: int) -> Tensor:
+        # logits: [B, V] -> [B]
+        return torch.tensor([sampler.sample_group(row) for sampler, row in zip(samplers, logits, strict=True)])
+
+    codes = speaker.predictor.predict(hidden, c0, sample, speaker.talker)
     text = torch.stack([text_row(stream.prompt, len(stream.frames)) for stream in streams])
     rows = speaker.predictor.embed_sum(codes, speaker.talker) + text
     hidden = speaker.talker.decode(rows, [stream.cache for stream in streams])

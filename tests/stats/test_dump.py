@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouzel.stats.dump import dump, load, stats_for
+from ouzel.stats.dump import dump, load
 from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Series, Snapshot, merge
-from ouzel.stats.steps import NULL, StepStats
+from ouzel.stats.steps import StepStats
 
 NS = st.integers(0, 10**12)
 BUCKETS = st.dictionaries(st.integers(0, 300), st.integers(1, 9), max_size=4)
@@ -54,9 +54,3 @@ def test_a_file_that_is_no_dump_is_named(tmp_path: Path, torn: str) -> None:
     (tmp_path / "talker.1.json").write_text(torn)
     with pytest.raises(ValueError, match=r"talker\.1\.json is not a dump"):
         load(tmp_path)
-
-
-def test_statistics_are_on_only_where_a_folder_is_named() -> None:
-    assert isinstance(stats_for("talker", {"OUZEL_STEP_STATS": "folder"}), StepStats)
-    assert stats_for("talker", {"OUZEL_STEP_STATS": ""}) is NULL
-    assert stats_for("talker", {}) is NULL

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from ouzel.stats.snapshot import Snapshot, merge
-from ouzel.stats.steps import NULL, NullStats, StepStats
 
-__all__ = ["FOLDER_VARIABLE", "dump", "load", "stats_for"]
+__all__ = ["FOLDER_VARIABLE", "dump", "load"]
 
 #: Statistics are on where this environment variable names a folder.
 FOLDER_VARIABLE = "OUZEL_STEP_STATS"
-
-
-def stats_for(process: str, environ: Mapping[str, str] = os.environ) -> StepStats | NullStats:
-    """Statistics for the process of this role, on only where `OUZEL_STEP_STATS` names a folder."""
-    return StepStats(process) if environ.get(FOLDER_VARIABLE) else NULL
 
 
 def dump(snapshot: Snapshot, folder: str | os.PathLike[str]) -> Path:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ouzel.errors import NotFoundError, OuzelError, RequestError
-from ouzel.models.qwen3_tts.prompt import PromptSpec, build_prompt
+from ouzel.models.qwen3_tts.prompt import PromptSpec
 from tiny_prompts import CASES
 from tiny_speech import side, spec
 
@@ -23,12 +23,6 @@ def refusal(size: str, model_type: str, wrong: PromptSpec) -> OuzelError:
     with pytest.raises(OuzelError) as caught:
         side(size, model_type).prompts().build(wrong)
     return caught.value
-
-
-def test_build_prompt_is_the_builder_for_one() -> None:
-    speaker = side("small", "custom_voice")
-    prompt = build_prompt(CUSTOM, speaker.talker, speaker.predictor, speaker.tokenizer, speaker.config)
-    assert torch.equal(prompt.rows, speaker.prompts().build(CUSTOM).rows)
 
 
 def test_blanks_around_the_text_change_nothing() -> None:

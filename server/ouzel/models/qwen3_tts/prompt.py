@@ -34,7 +34,7 @@ from ouzel.models.qwen3_tts.talker import Talker
 from ouzel.models.qwen3_tts.text_feed import TextFeed
 from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
 
-__all__ = ["Prompt", "PromptBuilder", "PromptSpec", "Reference", "TextFeed", "build_prompt"]
+__all__ = ["Prompt", "PromptBuilder", "PromptSpec", "Reference", "TextFeed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +155,3 @@ class PromptBuilder:
     def _sum(self, text: list[int], codec: Tensor) -> Tensor:
         rows, bare = self._text(text), len(text) - len(codec)
         return torch.cat((rows[:bare], rows[bare:] + codec))
-
-
-def build_prompt(
-    spec: PromptSpec, talker: Talker, predictor: CodePredictor, tokenizer: TextTokenizer, config: Qwen3TTSConfig
-) -> Prompt:
-    """One prompt; whoever builds many keeps a `PromptBuilder`."""
-    return PromptBuilder(talker, predictor, tokenizer, config).build(spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from ouzel.errors import EngineError, RequestError
 from ouzel.models.qwen3_tts.config import GenerationConfig, TalkerConfig
 
-__all__ = ["Sampler", "SamplingParams", "distribution", "sample_groups"]
+__all__ = ["Sampler", "SamplingParams", "distribution"]
 
 _LOWEST = torch.finfo(torch.float32).min
 
@@ -144,9 +143,3 @@ def distribution(scores: Tensor, temperature: float, top_k: int, top_p: float) -
     ascending, order = probabilities.sort()
     kept = order[(ascending.cumsum(0) > 1 - top_p).index_fill_(0, torch.tensor(len(ids) - 1), True)].sort().values
     return ids[kept], probabilities[kept] / probabilities[kept].sum()
-
-
-def sample_groups(samplers: Sequence[Sampler], logits: Tensor) -> Tensor:
-    """One code for each row, each drawn by its own request's sampler."""
-    # logits: [B, V] -> [B] int64
-    return torch.tensor([sampler.sample_group(row) for sampler, row in zip(samplers, logits, strict=True)])
