@@ -97,12 +97,12 @@ CONFIG = {
 }
 GENERATION = {
     "do_sample": True,
-    "temperature": 0.7,
+    "temperature": 0.5,
     "top_k": 50,
     "top_p": 0.9,
     "repetition_penalty": 1.0,
-    "subtalker_dosample": True,
-    "subtalker_temperature": 0.7,
+    "subtalker_dosample": False,  # drawn at 0.3 and above, the finer codebooks cost up to ten points of word error
+    "subtalker_temperature": 0.5,
     "subtalker_top_k": 50,
     "subtalker_top_p": 0.9,
     "max_new_tokens": 2048,
