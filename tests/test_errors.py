@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import ast
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,14 @@ _ROW = re.compile(r"(\w+Error) +(\d{3}) +(\d{4}) +(\d)\s")
 
 def tree(kind: type[OuzelError]) -> list[type[OuzelError]]:
     return [kind, *(found for child in kind.__subclasses__() for found in tree(child))]
+
+
+def test_no_room_has_errors_of_its_own() -> None:
+    source = Path(errors.__file__).parent
+    for path in sorted({*source.rglob("*.py")} - {Path(errors.__file__)}):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            bases = {base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)}
+            assert not bases & set(errors.__all__), f"{path}:{node.lineno}"
 
 
 def test_the_tree_drawn_in_the_docstring_is_the_tree() -> None:

@@ -3,6 +3,8 @@
     OuzelError                   HTTP  WS    exit
     ├── RequestError             400   1008  2     the request is wrong: which field, its value, what would be valid
     │   └── TextTooLongError     400   1009  2     the text is longer than one request may be
+    ├── BodyTooLargeError        413   1009  2     a request's body has more bytes than are taken
+    ├── SlowBodyError            408   1011  1     a request's body didn't come in time
     ├── AuthError                401   1008  3     no key, or a wrong one
     ├── NotFoundError            404   1008  2     no such voice or model
     ├── BusyError                429   1013  4     the queue is at its bound; the same request may succeed later
@@ -21,6 +23,7 @@ from typing import ClassVar
 
 __all__ = [
     "AuthError",
+    "BodyTooLargeError",
     "BusyError",
     "CheckpointError",
     "ConfigError",
@@ -30,6 +33,7 @@ __all__ = [
     "OutputError",
     "OuzelError",
     "RequestError",
+    "SlowBodyError",
     "TextTooLongError",
 ]
 
@@ -66,6 +70,20 @@ class TextTooLongError(RequestError):
     """The text has more letters than one request may have."""
 
     ws_close = 1009
+
+
+class BodyTooLargeError(OuzelError):
+    """The body of a request has more bytes than one may have."""
+
+    status = 413
+    ws_close = 1009
+    exit_code = 2
+
+
+class SlowBodyError(OuzelError):
+    """The body of a request didn't come in time."""
+
+    status = 408
 
 
 class AuthError(OuzelError):

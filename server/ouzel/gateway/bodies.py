@@ -6,23 +6,10 @@ import asyncio
 
 from starlette.requests import ClientDisconnect, Request
 
-from ouzel.errors import OuzelError
+from ouzel.errors import BodyTooLargeError, SlowBodyError
 from ouzel.gateway.gone import ClientGone
 
-__all__ = ["BodyTooLargeError", "SlowBodyError", "read_body"]
-
-
-class BodyTooLargeError(OuzelError):
-    """The body has more bytes than one request may have."""
-
-    status = 413
-    ws_close = 1009
-
-
-class SlowBodyError(OuzelError):
-    """The body didn't come in time."""
-
-    status = 408
+__all__ = ["read_body"]
 
 
 async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes:
