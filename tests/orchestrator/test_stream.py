@@ -45,7 +45,7 @@ class Harness:
                     self.sent.append(command)
 
     def text(self, sentence: str) -> None:
-        self.stream.act(self.stream.request.sentence(sentence))
+        self.stream.act(self.stream.request.text(sentence))
 
     def sound(self, sequence: int, frames: int, finish: FinishReason | None = None, *, epoch: int = 1) -> None:
         chunk = SamplesChunk(
