@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import wave
@@ -16,7 +17,8 @@ BLOCKS = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text(encod
 COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
 MAKE = [line.split()[1] for line in COMMANDS if line.startswith("make ")]
 SPEAKING = [line for line in COMMANDS if "ouzel say" in line]
-OTHERS = [line for line in COMMANDS if line.split()[0] not in ("make", "export") and line not in SPEAKING]
+SERVED = [line for line in COMMANDS if line.split()[0] in ("curl", "ouzel-client")]
+OTHERS = [line for line in COMMANDS if line.split()[0] not in ("make", "export") and line not in SPEAKING + SERVED]
 # Started by name as a newcomer does, from the environment that runs the tests.
 ENVIRON = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -51,3 +53,25 @@ def test_speaking_writes_what_it_says(tmp_path: Path, command: str) -> None:
         assert reader.getnframes() >= 2 * 1920
     assert "first audio" in done.stdout and "real-time factor" in done.stdout
     assert ("of 80 ms" in done.stdout) == ("--step-stats" in command)
+
+
+@pytest.mark.timeout(180)
+def test_a_server_answers_the_clients(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(["ouzel", "serve", "--port", str(port), "--log-level", "WARNING"], env=ENVIRON)
+    try:
+        for command in sorted(SERVED, key=lambda line: line.startswith("curl")):  # the client can wait for the server
+            there = command.replace("localhost:8080", f"localhost:{port}")
+            if there.startswith("ouzel-client"):
+                there += f" --url http://127.0.0.1:{port} --wait 120"
+            shell = ["bash", "-euo", "pipefail", "-c", there]
+            done = subprocess.run(shell, cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+    finally:
+        server.terminate()
+        assert server.wait(30) == 0
+    assert (tmp_path / "hello.mp3").read_bytes()[:3] in (b"ID3", b"\xff\xfb\x90", b"\xff\xf3\x84")
+    with wave.open(str(tmp_path / "hello.wav")) as reader:
+        assert reader.getnframes() >= 10 * 1920
