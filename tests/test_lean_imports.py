@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tiny_cores import SEEDS
+
 #: never needed to speak
 HEAVY = {"diffusers", "librosa", "torchaudio", "torchvision", "transformers", "vllm"}
 
@@ -30,8 +32,10 @@ def test_speaking_loads_nothing_that_it_does_not_need(tiny_voice: Path) -> None:
 from pathlib import Path
 from ouzel.config import load_config
 from ouzel.in_process import InProcess, Wishes
+from ouzel.stages.core import SamplingWishes
+wishes = Wishes(sampling=SamplingWishes(seed={SEEDS[0]}), max_frames=3)
 voice = InProcess.load(Path({str(tiny_voice)!r}), load_config(("qwen3_tts",)).config, threads=1)
-assert sum(sound.frames for sound in voice.speak("hello", Wishes(max_frames=3))) == 3
+assert sum(sound.frames for sound in voice.speak("hello", wishes)) == 3
 """
     # sympy comes with torch's compiler, which costs a second of the start.
     assert not loaded_after(code) & (HEAVY | {"fastapi", "sympy", "typer", "uvicorn"})
