@@ -31,7 +31,11 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
 
 
 def _warm_up(decoder: StreamingDecoder, schedule: ChunkSchedule) -> None:
-    """Each chunk shape of the schedule, in its order, as one stream."""
+    """Every size that a chunk can have, as one stream: what an utterance ends with is any of them.
+
+    oneDNN prepares each shape once and keeps what it prepared. Met one after the other by requests, that looks like a
+    leak: the soak run grew by 0.14 MB a request, and by 0.01 MB since all of them are met here.
+    """
     state = decoder.init_state()
-    for frames in schedule.sizes:
+    for frames in range(schedule.steady, 0, -1):  # the largest first: the others fit into what it leaves
         _, state = decoder.step(torch.zeros(1, decoder.config.num_quantizers, frames, dtype=torch.int64), state)
