@@ -20,6 +20,7 @@ from pathlib import Path
 from ouzel import AsyncOmni
 from ouzel.errors import BusyError
 from ouzel.orchestrator import Speech
+from ouzel.stats.phases import Phase
 from ouzel.stats.snapshot import Snapshot
 
 TEXT = "The river keeps its own time, and so does a sentence that is spoken while it is still being made."
@@ -42,7 +43,9 @@ class Streams:
     round_ms: float
     talker_step_ms: float
     codec_frame_ms: float
-    #: whether the next stream began only when one of these had ended
+    #: the talker's longest queue: the next stream waits there until one of these has been made
+    queue_ms: float
+    #: whether it did, for longer than any of these took to be heard
     next_waited: bool
     bound_refused: bool
 
@@ -67,7 +70,9 @@ async def run(omni: AsyncOmni) -> Streams:
     many, most = omni.config.talker.max_num_seqs, omni.health().most_requests
     begun = time.monotonic()
     *spoken, after = await asyncio.gather(*(listen(omni.speak(TEXT, seed=seed), begun) for seed in range(many + 1)))
-    step_ms, frame_ms = pace(await omni.stats())
+    snapshots = await omni.stats()
+    step_ms, frame_ms = pace(snapshots)
+    queue_s = max(one.beside[Phase.QUEUE].max_ns for one in snapshots if Phase.QUEUE in one.beside) / 1e9
     gaps = [gap for one in spoken for gap in one.gaps_s if gap > GAP_S]
     return Streams(
         streams=many,
@@ -79,7 +84,8 @@ async def run(omni: AsyncOmni) -> Streams:
         round_ms=step_ms + many * frame_ms,
         talker_step_ms=step_ms,
         codec_frame_ms=frame_ms,
-        next_waited=after.first_s > min(one.last_s for one in spoken),
+        queue_ms=1000 * queue_s,
+        next_waited=queue_s > max(one.first_s for one in spoken),
         bound_refused=await is_refused(omni, most),
     )
 
