@@ -1,9 +1,11 @@
 """Keep the codec's encoder small enough to commit, so that a new machine can go on with the same codes.
 
     preserve.py pack WORK/latent.pt encoder.npz
-    preserve.py unpack encoder.npz VOICE WORK/latent.pt
+    preserve.py unpack encoder.npz VOICE WORK
 
-Weights in 8 bits, a scale for each output channel; the rest of the codec is in the voice's own folder.
+Weights in 8 bits, a scale for each output channel; everything else is in the voice's own folder. Unpacked, `latent.pt`
+and `vocoder.pt` are what train_decoder.py starts from, `latent.pt` is encode.py's, and train_talker.py goes on with
+`--start WORK/talker.start.pt`.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ def pack(latent: Path, out: Path) -> None:
     print(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
 
 
-def unpack(packed: Path, voice: Path, out: Path) -> None:
-    """A checkpoint that train_decoder.py and encode.py can start from: this encoder, and the voice's decoder."""
+def unpack(packed: Path, voice: Path, work: Path) -> None:
+    """Checkpoints that the trainers can start from: this encoder, and the voice's own weights."""
     arrays = {name: torch.from_numpy(value) for name, value in np.load(packed).items()}
     codec = Codec()
     state = codec.state_dict()
@@ -44,9 +46,22 @@ def unpack(packed: Path, voice: Path, out: Path) -> None:
         if not name.endswith(".scale"):
             scale = arrays.get(name + ".scale")
             state[name] = value.float() if scale is None else value.float() * over(scale, value)
-    decoder = load_file(voice / "speech_tokenizer" / "model.safetensors")
-    codec.load_state_dict(state | {name: value.float() for name, value in decoder.items()})
-    write(out, codec=codec.state_dict())
+    decoder = _floats(load_file(voice / "speech_tokenizer" / "model.safetensors"))
+    codec.load_state_dict(state | decoder)
+    write(work / "latent.pt", codec=codec.state_dict())
+    write(work / "vocoder.pt", vocoder=codec.decoder.decoder.state_dict())
+    spoken = _floats(load_file(voice / "model.safetensors"))
+    write(work / "talker.start.pt", voice={trained(name): value for name, value in spoken.items()})
+
+
+def trained(name: str) -> str:
+    """The trainer's name of a published key."""
+    inner = name.removeprefix("talker.code_predictor.")
+    return name if inner == name else f"predictor.{inner}"
+
+
+def _floats(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.float() for name, value in tensors.items()}
 
 
 def over(scale: Tensor, like: Tensor) -> Tensor:
@@ -63,12 +78,12 @@ def main() -> None:
     unpacking = sides.add_parser("unpack")
     unpacking.add_argument("packed", type=Path)
     unpacking.add_argument("voice", type=Path)
-    unpacking.add_argument("out", type=Path)
+    unpacking.add_argument("work", type=Path)
     args = parser.parse_args()
     if hasattr(args, "latent"):
         pack(args.latent, args.out)
     else:
-        unpack(args.packed, args.voice, args.out)
+        unpack(args.packed, args.voice, args.work)
 
 
 if __name__ == "__main__":
