@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
@@ -13,7 +14,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[str, ...]
 
 
-class Metric:
+class Metric(ABC):
     """One name with its help and its label names."""
 
     kind = ""
@@ -28,8 +29,9 @@ class Metric:
         yield f"# TYPE {self.name} {self.kind}"
         yield from self.samples()
 
+    @abstractmethod
     def samples(self) -> Iterator[str]:
-        raise NotImplementedError
+        """A line for each value that it has."""
 
     def _sample(self, values: Labels, value: float, *, suffix: str = "", extra: str = "") -> str:
         pairs = [f'{name}="{_escaped(one)}"' for name, one in zip(self._labels, values, strict=True)]
