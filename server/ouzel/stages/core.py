@@ -39,8 +39,9 @@ Output = TypeVar("Output", covariant=True)
 class FinishReason(StrEnum):
     """How a stream ended; each one ends once."""
 
-    STOP = "stop"  # the voice said that it is done
-    LENGTH = "length"  # it reached its frame limit, and may be cut off
+    STOP = "stop"  # the model said that it is done
+    LENGTH = "length"  # it reached its limit of frames or tokens, and may be cut off
+    TOOL_CALLS = "tool_calls"  # of a text alone: the model asks for tools to be called
     CANCELLED = "cancelled"
     ERROR = "error"
 
