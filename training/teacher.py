@@ -27,7 +27,7 @@ from piper import PiperVoice
 Z, DURATIONS = "/Mul_7_output_0", "/Ceil_output_0"
 TEACHER_RATE, HOP = 22050, 256
 RATE, FRAME, STEPS = 24000, 1920, 8
-SCALES = np.array([0.333, 1.0, 0.4], dtype=np.float32)  # noise, length, duration noise: more regular than the default
+SCALES = np.array([0.0, 1.1, 0.0], dtype=np.float32)  # noise, length, duration noise: one way to say each sentence
 GAIN = 1.15  # of 60 sentences the loudest peaks at 0.79 before it
 
 

@@ -3,7 +3,8 @@
 Sources: WordNet's usage examples and the `fortunes` cookies (Debian packages `wordnet-base` and `fortunes`), plus
 sentences made here for what those lack: numbers, dates, money, questions and an assistant's replies.
 
-A held-out sentence shares neither its text nor its source entry (WordNet synset, fortune cookie) with the training set.
+A held-out sentence shares neither its text nor its source entry (WordNet synset, fortune cookie, template) with the
+training set. Settings are chosen on the development sentences, figures are taken on the test sentences.
 """
 
 from __future__ import annotations
@@ -91,7 +92,30 @@ REPLIES = (
 ).split(";")
 
 
-def made_sentence(rng: random.Random) -> Sentence:
+# Never in the training set.
+TEST_REPLIES = (
+    "I have added {task} to your list for {day}.;Good morning, {name}, you slept for almost eight hours.;"
+    "Unfortunately the shop in {place} is closed until {day}.;Let me know if you need anything else today.;"
+    "I did not quite catch that, could you say it again?;The fastest way to {place} is along the coast.;"
+    "Your package from {place} should arrive on {day}.;{name} left a message while you were out.;"
+    "That song was recorded in {place} a long time ago.;It looks like rain this afternoon, so take an umbrella.;"
+    "Here is a short summary of what {name} said.;I could not find anyone called {name} in your contacts.;"
+    "You asked me earlier to {task}, shall I go on?;There is nothing on your calendar for {day}.;"
+    "My suggestion is to {task} first and rest afterwards."
+).split(";")
+TEST_NUMBERS = (
+    "Only {n} of the {n2} seats were taken.;We paid {money} for {n} {things} in {place}.;"
+    "Is it true that {name} turned {n} last {month}?;Set an alarm for {time} on {day}, please.;"
+    "The tower in {place} was finished in {year}.;About {big} visitors came to {place} in {month}.;"
+    "Which is longer, {n} miles or {n2} yards?;Please call me back at {time}, {name}.;"
+    "My grandfather was born on {month} {nth}, {year}.;Add {n} and {n2}, and you have the result.;"
+    "The battery is at {percent} percent.;Mix {n} spoons of sugar with {n2} grams of flour.;"
+    "Did {name} really sell {n2} {things} before {month}?;It costs {money} now and {money2} after {day}.;"
+    "Bus number {n2} to {place} leaves in {n} minutes."
+).split(";")
+
+
+def made_sentence(rng: random.Random, templates: list[str], source: str) -> Sentence:
     """One sentence from the templates, once in digits and once in words."""
     spoken: dict[str, str] = {}
     written: dict[str, str] = {}
@@ -133,36 +157,40 @@ def made_sentence(rng: random.Random) -> Sentence:
     ):
         choice = rng.choice(options)
         both(key, choice, choice)
-    template = rng.choice(REPLIES)
+    template = rng.choice(templates)
     text = template.format(**spoken)
-    return Sentence(text[0].upper() + text[1:], template.format(**written), template, "made")
+    return Sentence(text[0].upper() + text[1:], template.format(**written), template, source)
 
 
-def collect(seed: int = 0, made: int = 6000, held_out: int = 400) -> tuple[list[Sentence], list[Sentence]]:
-    """All sentences, shuffled by the seed, as (training, held out).
+def made_sentences(rng: random.Random, templates: list[str], source: str, count: int) -> list[Sentence]:
+    """Different sentences, out of `count` attempts."""
+    return list({s.text: s for s in (made_sentence(rng, templates, source) for _ in range(count))}.values())
 
-    Made sentences are held out by their text (their templates are few); the others by their source entry too.
-    """
+
+def collect(seed: int = 0, made: int = 6000, held_out: int = 400) -> dict[str, list[Sentence]]:
+    """All sentences by their use, `train`, `dev` and `test`, shuffled by the seed."""
     rng = random.Random(seed)
     by_text: dict[str, Sentence] = {}
     for sentence in wordnet_sentences() + fortune_sentences():
         by_text.setdefault(sentence.text, sentence)
     found = sorted(by_text.values(), key=lambda s: s.text)
     rng.shuffle(found)
-    crafted = list({s.text: s for s in (made_sentence(rng) for _ in range(made))}.values())
-    out_found, out_crafted = found[:held_out], crafted[: held_out // 2]
-    entries = {s.entry for s in out_found}
-    training = [s for s in found[held_out:] if s.entry not in entries] + crafted[held_out // 2 :]
-    rng.shuffle(training)
-    return training, out_found + out_crafted
+    crafted = made_sentences(rng, REPLIES, "made", made)
+    test, dev = found[: held_out // 2], found[held_out // 2 : held_out]
+    entries = {s.entry for s in test + dev}
+    train = [s for s in found[held_out:] if s.entry not in entries] + crafted[held_out // 2 :]
+    rng.shuffle(train)
+    test += made_sentences(rng, TEST_REPLIES, "reply", 200)[: held_out // 4]
+    test += made_sentences(rng, TEST_NUMBERS, "number", 200)[: held_out // 4]
+    return {"train": train, "dev": dev + crafted[: held_out // 2], "test": test}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, help="folder for train.jsonl and heldout.jsonl")
+    parser.add_argument("out", type=Path, help="folder for train.jsonl, dev.jsonl and test.jsonl")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for name, sentences in zip(("train", "heldout"), collect(), strict=True):
+    for name, sentences in collect().items():
         lines = (json.dumps(asdict(s), ensure_ascii=False) for s in sentences)
         (args.out / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         print(f"{name}: {len(sentences)} sentences")
