@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -31,6 +32,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, program in PROGRAMS.items():
         if item.get_closest_marker(marker) and shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
+    if item.get_closest_marker("llm") and importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
