@@ -31,6 +31,12 @@ def test_cores_become_threads_and_a_placement(cores: int, with_llm: bool, expect
     assert (derived.placement, derived.talker_threads, derived.code2wav_threads, derived.llm_threads) == expected
 
 
+def test_threads_of_the_language_stage_are_a_setting_where_there_is_one() -> None:
+    probe = DeviceProbe(8 * GIB, 8, "x86_64", AVX512)
+    assert derive_overrides(probe, PUBLISHED, with_llm=True).settings()["llm.threads"] == 4
+    assert "llm.threads" not in derive_overrides(probe, PUBLISHED).settings()
+
+
 @pytest.mark.parametrize(("gib", "sequences"), [(1, 1), (2, 2), (4, 4), (8, 4), (24, 4)])
 def test_memory_becomes_sequences(gib: int, sequences: int) -> None:
     derived = derive_overrides(DeviceProbe(gib * GIB, 2, "x86_64", AVX512), PUBLISHED)

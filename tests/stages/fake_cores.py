@@ -1,16 +1,19 @@
 """Engine cores without a model, for processes that start in a moment. A request's `instruct` says what goes wrong.
 
-The talker makes one frame for each letter, whose codes are the frame's number; code2wav makes sound of these numbers.
+The talker makes one frame for each letter, whose codes are the frame's number; code2wav makes sound of these numbers;
+the language core gives a prompt back word by word.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from ouzel.stages.core import (
     TalkerItem,
     TalkerRequest,
 )
+from ouzel.stages.language import LanguageFacts, LanguageRequest, TextDelta, Usage
 from ouzel.stats.phases import Phase
 from ouzel.stats.steps import NULL, Stats
 from ouzel.stats.timeline import InitTimeline
@@ -204,6 +208,80 @@ class FakeCode2Wav:
         self._queue.clear()
 
 
+@dataclass(eq=False)
+class Writing:
+    """One request of the fake language core."""
+
+    request: LanguageRequest
+    words: list[str]
+    written: int = 0
+
+
+class FakeLanguage:
+    """`template`: pace, seconds a word; refuse; fault, die or hang, after so many words."""
+
+    facts = LanguageFacts(model="fake", context=100, kv_tokens=400)
+
+    def __init__(self, stats: Stats) -> None:
+        self.stats = stats
+        self._writing: dict[int, Writing] = {}
+        self._endings: list[TextDelta] = []
+
+    @property
+    def counters(self) -> dict[str, int]:
+        running = len(self._writing)
+        return {"preemptions": 0, "kv_tokens": 400, "kv_reserved_tokens": 100 * running, "running": running}
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._endings or self._writing)
+
+    def add(self, request: LanguageRequest) -> None:
+        if "refuse" in request.template:
+            raise RequestError("the fake language core refuses", param="messages")
+        self._writing[request.slot] = Writing(request, re.findall(r"\S+\s*", request.prompt or ""))
+
+    def feed(self, slot: int, item: object) -> None:
+        raise EngineError("nothing is fed to a language core")
+
+    def abort(self, slot: int) -> None:
+        if slot in self._writing:
+            self._endings.append(self._end(self._writing[slot], FinishReason.CANCELLED))
+
+    def step(self) -> list[TextDelta]:
+        with self.stats.step():
+            out, self._endings = self._endings, []
+            return out + [self._write(one) for one in list(self._writing.values())]
+
+    def close(self) -> None:
+        self._writing.clear()
+
+    def _write(self, one: Writing) -> TextDelta:
+        knobs = one.request.template
+        time.sleep(knobs.get("pace", 0.0))
+        if knobs.get("die") == one.written:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if knobs.get("hang") == one.written:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if knobs.get("fault") == one.written:
+            return self._end(one, FinishReason.ERROR, EngineError("the fake language core fails"))
+        if one.written == len(one.words):
+            return self._end(one, FinishReason.STOP)
+        one.written += 1
+        return self._delta(one, content=one.words[one.written - 1])
+
+    def _end(self, one: Writing, finish: FinishReason, fault: OuzelError | None = None) -> TextDelta:
+        del self._writing[one.request.slot]
+        usage = Usage(prompt_tokens=len(one.words), completion_tokens=one.written)
+        return self._delta(one, finish=finish, fault=fault, usage=usage)
+
+    def _delta(self, one: Writing, **more: Any) -> TextDelta:
+        sequence = one.written - 1 if "content" in more else one.written
+        return TextDelta(
+            slot=one.request.slot, epoch=one.request.epoch, sequence=sequence, put_ns=time.monotonic_ns(), **more
+        )
+
+
 def _knob(word: str) -> tuple[str, float]:
     name, _, value = word.partition("=")
     return name, float(value or 0)
@@ -221,3 +299,12 @@ def talker(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: St
 def code2wav(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> FakeCode2Wav:
     with timeline.phase("load fake codec"):
         return FakeCode2Wav(stats)
+
+
+def llm(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> FakeLanguage:
+    with timeline.phase("load fake language model"):
+        if (folder / "torn").exists():
+            raise CheckpointError("config.json is torn")
+        if (folder / "stuck").exists():
+            signal.pause()
+    return FakeLanguage(stats)

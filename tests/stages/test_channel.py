@@ -6,9 +6,9 @@ import select
 import pytest
 
 from ouzel.errors import EngineError
-from ouzel.stages.channel import LONGEST, Channel
+from ouzel.stages.channel import LONGEST, LONGEST_MESSAGE, Channel
 from ouzel.stages.core import TextPiece
-from ouzel.stages.messages import Attach, Beat, Text
+from ouzel.stages.messages import Attach, Beat, Message, Text
 
 
 def test_what_has_no_room_waits_in_order() -> None:
@@ -63,6 +63,24 @@ def test_the_other_end_sees_the_end() -> None:
 def test_a_message_that_is_too_long_is_an_error() -> None:
     ours, theirs = Channel.pair()
     with pytest.raises(EngineError, match="a channel takes"):
-        ours.send(Text(0, TextPiece(1, "x" * LONGEST)))
+        ours.send(Text(0, TextPiece(1, "x" * LONGEST_MESSAGE)))
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("letters", [LONGEST - 30, LONGEST, 2 * LONGEST, 1 << 20])
+def test_a_message_longer_than_a_packet_arrives_whole_and_in_its_place(letters: int) -> None:
+    ours, theirs = Channel.pair()
+    sent = [Text(1, TextPiece(1, "ü")), Text(2, TextPiece(1, "x" * letters)), Text(3, TextPiece(1, ""))]
+    for message in sent:
+        ours.send(message)
+    found: list[Message] = []
+    while len(found) < len(sent):
+        if (received := theirs.receive()) is None:
+            assert not theirs.ended
+            ours.flush()
+        else:
+            found.append(received.message)
+    assert found == sent
     ours.close()
     theirs.close()

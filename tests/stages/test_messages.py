@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,13 +9,24 @@ from hypothesis import strategies as st
 import ouzel.errors
 from ouzel.errors import EngineError, RequestError
 from ouzel.stages import messages
-from ouzel.stages.core import Grant, SamplingWishes, TalkerRequest, TextPiece
+from ouzel.stages.core import FinishReason, Grant, SamplingWishes, TalkerRequest, TextPiece
+from ouzel.stages.language import (
+    LanguageFacts,
+    LanguageRequest,
+    LanguageSampling,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    Usage,
+)
 from ouzel.stages.messages import (
     Abort,
     Attach,
     Beat,
     Credit,
     Fault,
+    Generate,
+    Generated,
     Message,
     Ready,
     Setup,
@@ -28,8 +41,8 @@ from ouzel.stats.timeline import Span
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(0, 2**40)
-#: those whose fields say it all; settings and snapshots are JSON by contract, and hypothesis would draw any object
-KINDS = [kind for kind in messages._BY_NAME.values() if kind not in (Setup, StatsReply)]
+#: those whose fields say it all; what is JSON by contract has mappings, for which hypothesis would draw any object
+KINDS = [kind for kind in messages._BY_NAME.values() if kind not in (Setup, StatsReply, Generate, Beat)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,6 +58,45 @@ def test_settings_and_snapshots_arrive() -> None:
     assert decode(encode(reply)) == reply
     setup = Setup(StageRole.SPEECH, "/voices/ü", {"talker.threads": 1, "talker.cpus": None}, 1, 0, (0, 1), True, 5)
     assert decode(encode(setup)) == setup
+
+
+def test_a_conversation_arrives() -> None:
+    request = LanguageRequest(
+        slot=1,
+        epoch=2,
+        messages=({"role": "user", "content": [{"type": "text", "text": "Grüße\x00"}]}, {"role": "assistant"}),
+        tools=({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},),
+        tool_choice="named",
+        tool_name="f",
+        response_format={"type": "json_object"},
+        template={"enable_thinking": False},
+        sampling=LanguageSampling(temperature=1, stop=("a", "b"), logprobs=0),
+    )
+    arrived = decode(encode(Generate(request)))
+    assert arrived == Generate(request)
+    assert isinstance(arrived, Generate) and type(arrived.request.sampling.temperature) is float
+    ids = LanguageRequest(prompt_ids=(1, 2))
+    assert decode(encode(Generate(ids))) == Generate(ids)
+
+
+def test_a_delta_arrives_with_its_fault() -> None:
+    top = TokenLogprob(token="b", bytes=(98,), logprob=-9999)
+    delta = TextDelta(
+        slot=1,
+        epoch=2,
+        sequence=3,
+        content="a",
+        reasoning="hm",
+        tool_calls=(ToolCallDelta(index=0, id="call", name="f", arguments="{"),),
+        logprobs=(TokenLogprob(token="a", bytes=(97,), logprob=-0.5, top=(top,)),),
+        finish=FinishReason.ERROR,
+        usage=Usage(prompt_tokens=1, completion_tokens=1),
+    )
+    assert decode(encode(Generated(delta))) == Generated(delta)
+    arrived = decode(encode(Generated(replace(delta, fault=RequestError("no", param="n")))))
+    assert isinstance(arrived, Generated)
+    fault = arrived.delta.fault
+    assert (type(fault), str(fault), fault and fault.param) == (RequestError, "no", "n")
 
 
 def test_a_request_keeps_its_types() -> None:
@@ -71,6 +123,8 @@ def test_pieces_credits_and_spans_arrive(text: str, number: int) -> None:
         Credit(3, Grant(1, number, 2.5)),
         Credit(3, Grant(1, number)),
         Ready((Span("talker", text, number, 1),)),
+        Ready((), LanguageFacts(model=text, context=number)),
+        Beat(number, {"preemptions": number}),
     ):
         assert decode(encode(message)) == message
 
@@ -87,7 +141,7 @@ def test_pieces_credits_and_spans_arrive(text: str, number: int) -> None:
         b'["Abort",1,"2"]',
         b'["Attach","sideways"]',
         b'["Popen","rm"]',
-        b'["Beat",true]',
+        b'["Beat",true,{}]',
         b"\xff",
     ],
 )
@@ -98,7 +152,7 @@ def test_what_is_no_message_is_an_error(data: bytes) -> None:
 
 def test_small_messages_stay_small() -> None:
     assert encode(Abort(1, 2)) == b'["Abort",1,2]'
-    assert encode(Beat(7)) == b'["Beat",7]'
+    assert encode(Beat(7)) == b'["Beat",7,{}]'
     assert encode(Attach("input")) == b'["Attach","input"]'
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ouzel.config.schema import Code2WavConfig, DeployConfig, OrchestratorConfig, TalkerConfig
+from ouzel.config.schema import Code2WavConfig, DeployConfig, LlmConfig, OrchestratorConfig, TalkerConfig
 from ouzel.errors import ConfigError
 from ouzel.stages.messages import StageRole
 from ouzel.stages.process import child_environment
-from ouzel.stages.topology import StageSpec, flatten, restore, topology
+from ouzel.stages.topology import StageSpec, flatten, language_stage, restore, topology
 
 
 def test_side_by_side_is_two_stages_and_colocated_one_with_all_threads() -> None:
@@ -46,6 +46,25 @@ def test_stages_that_take_turns_have_all_cores_and_two_single_threads_may_share_
     (both,) = topology(replace(config, orchestrator=OrchestratorConfig(placement="colocate")), 2, range(2))
     assert both.threads == 2
     assert [spec.threads for spec in topology(DeployConfig(), 1, range(1))] == [1, 1]
+
+
+def test_the_language_stage_stands_beside_the_chain_and_has_no_ring() -> None:
+    config = DeployConfig(llm=LlmConfig(threads=2, nice=7, cpus=(0, 1)))
+    assert language_stage(config, 2, range(2)) == StageSpec(StageRole.LLM, 2, 7, (0, 1), None)
+
+
+@pytest.mark.parametrize(
+    ("llm", "complaint"),
+    [
+        ({"threads": 3}, "llm.threads is 3; it has 2 cores"),
+        ({"threads": 2, "cpus": (1,)}, "llm.threads is 2; it has 1 cores"),
+        ({"cpus": (2,)}, r"llm.cpus is \[2\]; this process may use \[0, 1\]"),
+        ({"cpus": ()}, "llm.cpus is empty"),
+    ],
+)
+def test_a_language_stage_that_the_device_has_no_cores_for(llm: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        language_stage(DeployConfig(llm=LlmConfig(**llm)), 2, range(2))
 
 
 def test_settings_survive_the_way_to_a_stage() -> None:

@@ -11,6 +11,7 @@ from ouzel.config.schema import (
     DeployConfig,
     GatewayConfig,
     LimitsConfig,
+    LlmConfig,
     OrchestratorConfig,
     TalkerConfig,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Effective",
     "GatewayConfig",
     "LimitsConfig",
+    "LlmConfig",
     "OrchestratorConfig",
     "TalkerConfig",
     "deploy_root",

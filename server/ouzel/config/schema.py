@@ -14,6 +14,7 @@ __all__ = [
     "DeployConfig",
     "GatewayConfig",
     "LimitsConfig",
+    "LlmConfig",
     "OrchestratorConfig",
     "TalkerConfig",
 ]
@@ -103,6 +104,43 @@ class Code2WavConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LlmConfig:
+    """The stage that writes text, or the endpoint that does it instead."""
+
+    factory: str = "ouzel.engines.llm:build"
+    #: Checkpoint folder; null for speech alone.
+    model: str | None = None
+    threads: int = setting(1, ge=1)
+    #: Speech goes first.
+    nice: int = setting(5, ge=0, le=19)
+    cpus: tuple[int, ...] | None = setting(None, ge=0)
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    #: A method that vLLM knows by this name; null for what the checkpoint says.
+    quantization: str | None = None
+    #: Tokens of prompt and answer together; null for the checkpoint's own, as far as the cache holds them.
+    max_model_len: int | None = setting(None, ge=1)
+    max_num_seqs: int = setting(4, ge=1)
+    #: Memory for the KV of all requests; all of it is resident.
+    kv_cache_bytes: int = setting(256 << 20, ge=1)
+    #: Tokens in one step: how long a prompt may hold up running requests, an abort or a watchdog.
+    prefill_tokens: int = setting(256, ge=16)
+    #: Compile nothing: starts sooner, writes more slowly.
+    eager: bool = False
+    #: Let vLLM load what it compiled at an earlier start (`engines.llm.compile_cache`).
+    compile_cache_fix: bool = True
+    #: vLLM's fused norms as opaque operations; slower end to end where it was measured.
+    cpu_ir_ops: bool = False
+    #: Requests that may wait beside the running ones; the next one is refused.
+    max_waiting: int = setting(16, ge=0)
+    #: A start that reports no progress for this long has failed; the first one compiles, and that is one phase.
+    init_deadline_s: float = setting(600.0, ge=1)
+    #: An OpenAI-compatible endpoint, http://…/v1, that takes the place of the stage.
+    url: str | None = None
+    #: The endpoint's name of its model; null for the first that it lists.
+    url_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayConfig:
     """The server's face."""
 
@@ -129,4 +167,5 @@ class DeployConfig:
     limits: LimitsConfig = LimitsConfig()
     talker: TalkerConfig = TalkerConfig()
     code2wav: Code2WavConfig = Code2WavConfig()
+    llm: LlmConfig = LlmConfig()
     gateway: GatewayConfig = GatewayConfig()

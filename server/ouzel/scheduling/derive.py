@@ -47,6 +47,7 @@ class Overrides:
             "talker.kv_cache_bytes": self.kv_cache_bytes,
             "talker.chunk_min_frames": self.chunk_min_frames,
             "talker.prefill_margin_ms": self.margin_ms,
+            **({"llm.threads": self.llm_threads} if self.llm_threads else {}),
         }
 
 

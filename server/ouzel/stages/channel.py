@@ -1,4 +1,8 @@
-"""One end of the control channel between server and stage: whole messages, descriptors beside them, never blocking."""
+"""One end of the control channel between server and stage: whole messages, descriptors beside them, never blocking.
+
+A message is one packet; one that is longer than a packet may be (a long conversation) is several, each marked by its
+first byte, which no message begins with.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,11 @@ from ouzel.stages.messages import Message, decode, encode
 
 __all__ = ["Channel", "Received"]
 
-#: Longest message. A text of 4,096 letters and a snapshot of all phases stay far below it.
+#: Longest packet. A text of 4,096 letters and a snapshot of all phases stay far below it.
 LONGEST = 1 << 17
+#: Longest message. A body of a MiB stays below it, escaped as it may be.
+LONGEST_MESSAGE = 1 << 23
+_PIECE, _LAST_PIECE = b"+", b"."
 _MOST_DESCRIPTORS = 3
 
 
@@ -29,7 +36,7 @@ class Received:
 class Channel:
     """An end of a SOCK_SEQPACKET pair. What the kernel has no room for waits here, in order, until `flush`."""
 
-    __slots__ = ("_outbox", "_socket", "ended")
+    __slots__ = ("_outbox", "_pieces", "_socket", "ended")
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -37,6 +44,7 @@ class Channel:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LONGEST)
         self._socket = end
         self._outbox: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._pieces: list[bytes] = []
         #: The other end is gone.
         self.ended = False
 
@@ -64,9 +72,12 @@ class Channel:
         :raises EngineError: when the message is longer than a channel takes.
         """
         data = encode(message)
-        if len(data) > LONGEST:
-            raise EngineError(f"a {type(message).__name__} message of {len(data)} bytes; a channel takes {LONGEST}")
-        self._outbox.append((data, tuple(os.dup(descriptor) for descriptor in descriptors)))
+        if len(data) > LONGEST_MESSAGE:
+            name = type(message).__name__
+            raise EngineError(f"a {name} message of {len(data)} bytes; a channel takes {LONGEST_MESSAGE}")
+        *pieces, last = _packets(data)
+        self._outbox.extend((piece, ()) for piece in pieces)
+        self._outbox.append((last, tuple(os.dup(descriptor) for descriptor in descriptors)))
         self.flush()
 
     def flush(self) -> None:
@@ -89,18 +100,25 @@ class Channel:
 
         :raises EngineError: when what came is no message of ours.
         """
-        try:
-            data, descriptors, flags, _ = socket.recv_fds(self._socket, LONGEST, _MOST_DESCRIPTORS)
-        except BlockingIOError:
-            return None
-        except ConnectionResetError:
-            data, descriptors, flags = b"", [], 0
-        if not data:
-            self.ended = True
-            return None
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise EngineError("a message on a control channel was cut off")
-        return Received(decode(data), tuple(descriptors))
+        while True:
+            try:
+                data, descriptors, flags, _ = socket.recv_fds(self._socket, LONGEST, _MOST_DESCRIPTORS)
+            except BlockingIOError:
+                return None
+            except ConnectionResetError:
+                data, descriptors, flags = b"", [], 0
+            if not data:
+                self.ended = True
+                return None
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise EngineError("a message on a control channel was cut off")
+            if data[:1] == _PIECE:
+                self._pieces.append(data[1:])
+                continue
+            if data[:1] == _LAST_PIECE:
+                data = b"".join((*self._pieces, data[1:]))
+                self._pieces.clear()
+            return Received(decode(data), tuple(descriptors))
 
     def close(self) -> None:
         """The other end sees that nobody is here."""
@@ -111,3 +129,11 @@ class Channel:
     def _sent(self) -> None:
         for descriptor in self._outbox.popleft()[1]:
             os.close(descriptor)
+
+
+def _packets(data: bytes) -> list[bytes]:
+    if len(data) <= LONGEST:
+        return [data]
+    room = LONGEST - 1
+    pieces = [data[start : start + room] for start in range(0, len(data), room)]
+    return [*(_PIECE + piece for piece in pieces[:-1]), _LAST_PIECE + pieces[-1]]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ouzel.errors import OuzelError
-from ouzel.stages.core import FinishReason
+from ouzel.stages.core import EngineCore, FinishReason
 
 __all__ = [
+    "COUNTERS",
+    "LanguageEngine",
     "LanguageFacts",
     "LanguageRequest",
     "LanguageSampling",
@@ -21,6 +23,11 @@ __all__ = [
     "ToolCallDelta",
     "Usage",
 ]
+
+
+#: What a language stage counts, as its beats carry it: requests that run and wait, tokens that the KV cache has and
+#: that are reserved of it, and how often a request lost its KV (never, unless admission is wrong).
+COUNTERS = ("preemptions", "kv_tokens", "kv_reserved_tokens", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +147,15 @@ class LanguageFacts:
     kv_tokens: int | None = None
     tools: bool = False
     reasoning: bool = False
+
+
+class LanguageEngine(EngineCore[LanguageRequest, object, TextDelta], Protocol):
+    """The engine core of a language stage. Nothing is fed to it: a request is whole."""
+
+    @property
+    def facts(self) -> LanguageFacts:
+        """What it serves."""
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """`COUNTERS`, now."""

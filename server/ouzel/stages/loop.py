@@ -1,7 +1,8 @@
 """A stage's main loop: the only caller of its engine core, in one thread.
 
 It sleeps in one `poll` over the control channel and the rings, with the next beat as its time-out: it neither spins nor
-oversleeps. A full ring holds the core back, never the control channel, so an abort is served all the same.
+oversleeps. A full ring holds the core back, never the control channel, so an abort is served all the same. Text has no
+ring: its deltas leave over the control channel, and hold the core back while that is full.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ouzel.errors import EngineError, OuzelError
 from ouzel.stages.channel import Channel, Received
 from ouzel.stages.chunk_records import pack, unpack_codes
 from ouzel.stages.core import CodesChunk, DecodeRequest, EngineCore, SamplesChunk
+from ouzel.stages.language import TextDelta
 from ouzel.stages.messages import (
     Abort,
     AskStats,
@@ -22,6 +24,8 @@ from ouzel.stages.messages import (
     Beat,
     Credit,
     Fault,
+    Generate,
+    Generated,
     Refused,
     ResetStats,
     Speak,
@@ -46,15 +50,20 @@ class StageLoop:
 
     def __init__(
         self,
-        core: EngineCore[object, object, Chunk],
+        core: EngineCore[object, object, Chunk | TextDelta],
         channel: Channel,
         stats: Sequence[StepStats] = (),
+        counters: Callable[[], Mapping[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """:param stats: of the cores of this stage, where they are on"""
+        """
+        :param stats: of the cores of this stage, where they are on
+        :param counters: what each beat tells beside the steps
+        """
         self._core = core
         self._channel = channel
         self._stats = stats
+        self._counters = counters
         self._clock = clock
         self._input: RingReader | None = None
         self._output: RingWriter | None = None
@@ -74,7 +83,7 @@ class StageLoop:
             self._serve()
             self._take_input()
             self._hand_on()
-            if not self._outbox and self._core.has_work:
+            if not self._outbox and not self._channel.wants_room and self._core.has_work:
                 self._step()
             else:
                 self._sleep()
@@ -84,10 +93,13 @@ class StageLoop:
                 end.close()
 
     def _step(self) -> None:
-        for chunk in self._core.step():
-            self._outbox.append((chunk, pack(chunk)))
-            if chunk.last and self._running.get(chunk.slot) == chunk.epoch:
-                del self._running[chunk.slot]
+        for made in self._core.step():
+            if isinstance(made, TextDelta):
+                self._channel.send(Generated(made))
+            else:
+                self._outbox.append((made, pack(made)))
+            if made.last and self._running.get(made.slot) == made.epoch:
+                del self._running[made.slot]
         self._steps += 1
         self._hand_on()
 
@@ -135,7 +147,7 @@ class StageLoop:
 
     def _obey(self, received: Received) -> None:
         match received.message:
-            case Speak(request):
+            case Speak(request) | Generate(request):
                 self._add(request.slot, request.epoch, request)
             case Text(slot, item) | Credit(slot, item):
                 self._core.feed(slot, item)
@@ -177,7 +189,7 @@ class StageLoop:
 
     def _beat(self) -> None:
         if (now := self._clock()) >= self._beat_at:
-            self._channel.send(Beat(self._steps))
+            self._channel.send(Beat(self._steps, self._counters()))
             self._beat_at = now + BEAT_S
 
     def _sleep(self) -> None:

@@ -1,7 +1,7 @@
 """What the server and a stage say to each other: a closed set of messages, and their bytes.
 
 A message is a JSON array of its name and its fields, typed by the dataclass on both sides: nothing that arrives can
-name a type of its own. Audio and codes never come this way.
+name a type of its own. Audio and codes never come this way; text does.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 import ouzel.errors
 from ouzel.errors import EngineError, OuzelError
 from ouzel.stages.core import Grant, TalkerRequest, TextPiece
+from ouzel.stages.language import LanguageFacts, LanguageRequest, TextDelta
 from ouzel.stats.timeline import Span
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Failed",
     "Fault",
     "FromStage",
+    "Generate",
+    "Generated",
     "Message",
     "Progress",
     "Ready",
@@ -52,6 +55,8 @@ class StageRole(StrEnum):
     CODE2WAV = "code2wav"
     #: Both in one process, in turns.
     SPEECH = "speech"
+    #: Text; no link of the chain that speaks.
+    LLM = "llm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Setup:
     """The first message: what to become."""
 
     role: StageRole
-    #: the voice's checkpoint
+    #: the checkpoint of its voice or model
     folder: str
     #: deploy settings by dotted name
     settings: Mapping[str, Any]
@@ -125,8 +130,15 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
+class Generate:
+    """Take a request of text; answered with `Refused` where that can't be, else with `Generated` until its last."""
+
+    request: LanguageRequest
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
-    """Make no more of this utterance. One that is over or unknown is no fault."""
+    """Make no more of this utterance or text. One that is over or unknown is no fault."""
 
     slot: int
     epoch: int
@@ -159,6 +171,8 @@ class Ready:
     """The core is built and warm."""
 
     spans: tuple[Span, ...]
+    #: from a language stage
+    facts: LanguageFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +184,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An utterance wasn't taken; nothing of it is left in the stage."""
+    """An utterance or a request of text wasn't taken; nothing of it is left in the stage."""
 
     slot: int
     epoch: int
@@ -178,10 +192,19 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Generated:
+    """What a language stage wrote."""
+
+    delta: TextDelta
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """The loop is alive, and has done so many steps."""
 
     steps: int
+    #: of a language stage (`ouzel.stages.language.COUNTERS`)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +214,8 @@ class StatsReply:
     snapshots: tuple[dict[str, Any], ...]
 
 
-ToStage = Setup | Attach | Speak | Text | Credit | Abort | AskStats | ResetStats | Stop
-FromStage = Progress | Ready | Failed | Refused | Beat | StatsReply
+ToStage = Setup | Attach | Speak | Text | Credit | Generate | Abort | AskStats | ResetStats | Stop
+FromStage = Progress | Ready | Failed | Refused | Generated | Beat | StatsReply
 Message = ToStage | FromStage
 
 _BY_NAME: dict[str, type[Message]] = {kind.__name__: kind for kind in typing.get_args(Message)}
@@ -219,9 +242,11 @@ def decode(data: bytes) -> Message:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return [_plain(getattr(value, field.name)) for field in fields(value)]
+        return [_plain(getattr(value, entry.name)) for entry in fields(value)]
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
+    if isinstance(value, OuzelError):
+        return _plain(Fault.of(value))
     return value
 
 
@@ -233,10 +258,13 @@ def _typed(hint: Any, value: Any) -> Any:
         return tuple(_typed(arguments[0], entry) for entry in value)
     if isinstance(hint, type) and is_dataclass(hint):
         hints = _HINTS.get(hint) or _HINTS.setdefault(hint, typing.get_type_hints(hint))
-        names = [field.name for field in fields(hint)]
+        names = [entry.name for entry in fields(hint)]
         return hint(**{name: _typed(hints[name], entry) for name, entry in zip(names, value, strict=True)})
     if origin is Literal:
         return arguments[arguments.index(value)]
+    if hint is OuzelError:
+        fault: Fault = _typed(Fault, value)
+        return fault.error()
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return hint(value)
     if hint is float and type(value) is int:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ouzel.errors import ConfigError, OuzelError
 from ouzel.stages.channel import Channel
 from ouzel.stages.colocate import SpeechCore
 from ouzel.stages.core import EngineCore
+from ouzel.stages.language import LanguageEngine
 from ouzel.stages.loop import StageLoop
 from ouzel.stages.messages import Failed, Fault, Progress, Ready, Setup, StageRole
 from ouzel.stages.topology import restore
@@ -56,8 +57,14 @@ def run_stage(channel: Channel, setup: Setup) -> bool:
     except OuzelError as error:
         channel.send(Failed(Fault.of(error)))
         return False
-    channel.send(Ready((started, *timeline.spans)))
-    StageLoop(core, channel, stats).run()
+    spans = (started, *timeline.spans)
+    if setup.role is StageRole.LLM:
+        language = cast(LanguageEngine, core)
+        channel.send(Ready(spans, language.facts))
+        StageLoop(core, channel, stats, lambda: language.counters).run()
+    else:
+        channel.send(Ready(spans))
+        StageLoop(core, channel, stats).run()
     if folder := os.environ.get(FOLDER_VARIABLE):
         for one in stats:
             dump(one.snapshot(), folder)
@@ -97,6 +104,8 @@ def _build(setup: Setup, timeline: InitTimeline, stats: list[StepStats]) -> AnyC
             return core(StageRole.TALKER, config.talker.factory)
         case StageRole.CODE2WAV:
             return core(StageRole.CODE2WAV, config.code2wav.factory)
+        case StageRole.LLM:
+            return core(StageRole.LLM, config.llm.factory)
         case StageRole.SPEECH:
             talker = core(StageRole.TALKER, config.talker.factory)
             return SpeechCore(talker, core(StageRole.CODE2WAV, config.code2wav.factory))

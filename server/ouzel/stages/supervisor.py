@@ -18,6 +18,7 @@ from typing import Protocol
 from ouzel.errors import EngineError, NotReadyError, OuzelError
 from ouzel.scheduling import ProgressDeadline
 from ouzel.stages.backoff import Backoff
+from ouzel.stages.language import LanguageFacts
 from ouzel.stages.launch import Launch, Launched
 from ouzel.stages.messages import Attach, Failed, FromStage, Progress, Ready, Setup, Stop, ToStage
 from ouzel.stages.topology import StageSpec
@@ -97,6 +98,7 @@ class _Stage:
     #: before the next incarnation
     pause: asyncio.Future[None] | None = None
     spans: tuple[Span, ...] = ()
+    facts: LanguageFacts | None = None
     #: set by whatever ends this incarnation; then by its first success
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,6 +140,11 @@ class Supervisor:
     def spans(self) -> tuple[Span, ...]:
         """The init timeline of the stages that run now."""
         return tuple(span for stage in self._stages for span in stage.spans)
+
+    @property
+    def facts(self) -> LanguageFacts | None:
+        """What the language stage among them said of itself when it was ready last."""
+        return next((stage.facts for stage in self._stages if stage.facts is not None), None)
 
     def status(self) -> dict[str, StageStatus]:
         """Each stage, by name."""
@@ -243,6 +250,8 @@ class Supervisor:
             self._connect(stage, self._stages[place + 1])
 
     def _connect(self, writer: _Stage, reader: _Stage | None) -> None:
+        if writer.spec.ring_bytes is None:
+            return
         ring = Ring.create(writer.spec.ring_bytes)
         try:
             self._say(writer, Attach("output"), ring.descriptors())
@@ -317,8 +326,9 @@ class Supervisor:
                 stage.phase = phase
             case Failed(fault):
                 stage.cause = fault.error()
-            case Ready(spans):
-                stage.spans, stage.fault, stage.state = spans, None, StageState.READY
+            case Ready(spans, facts):
+                stage.spans, stage.facts = spans, facts
+                stage.fault, stage.state = None, StageState.READY
                 stage.deadline = ProgressDeadline(self._limits.silence_s, self._clock)
                 stage.backoff.up()
                 stage.ready.set()

@@ -11,19 +11,19 @@ from ouzel.config.settings import SETTINGS, build
 from ouzel.errors import ConfigError
 from ouzel.stages.messages import StageRole
 
-__all__ = ["StageSpec", "flatten", "restore", "topology"]
+__all__ = ["StageSpec", "flatten", "language_stage", "restore", "topology"]
 
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """One stage of the chain; each hands on to the next through a ring, the last one to the server."""
+    """One stage; in a chain each hands on to the next through a ring, the last one to the server."""
 
     role: StageRole
     threads: int
     nice: int
     cpus: tuple[int, ...] | None
-    #: ring behind it
-    ring_bytes: int
+    #: ring behind it; None where what it makes leaves over its control channel
+    ring_bytes: int | None
 
 
 def topology(config: DeployConfig, cores: int, available: Collection[int]) -> tuple[StageSpec, ...]:
@@ -48,19 +48,38 @@ def topology(config: DeployConfig, cores: int, available: Collection[int]) -> tu
     )
 
 
+def language_stage(config: DeployConfig, cores: int, available: Collection[int]) -> StageSpec:
+    """The stage that writes text, beside the chain: its nice value, not its threads, leaves the cores to speech.
+
+    :raises ConfigError: when it is to stay on a core that isn't available, or has more threads than cores.
+    """
+    llm = config.llm
+    _check_own_cpus("llm.cpus", llm.cpus, available)
+    _check_own_threads("llm", llm.threads, _usable(cores, llm.cpus))
+    return StageSpec(StageRole.LLM, llm.threads, llm.nice, llm.cpus, None)
+
+
 def _check_cpus(config: DeployConfig, available: Collection[int]) -> None:
     for name, cpus in (("talker.cpus", config.talker.cpus), ("code2wav.cpus", config.code2wav.cpus)):
-        if cpus is not None and not set(cpus) <= set(available):
-            raise ConfigError(f"{name} is {list(cpus)}; this process may use {sorted(available)}", param=name)
-        if cpus == ():
-            raise ConfigError(f"{name} is empty; give at least one core, or null for all", param=name)
+        _check_own_cpus(name, cpus, available)
+
+
+def _check_own_cpus(name: str, cpus: tuple[int, ...] | None, available: Collection[int]) -> None:
+    if cpus is not None and not set(cpus) <= set(available):
+        raise ConfigError(f"{name} is {list(cpus)}; this process may use {sorted(available)}", param=name)
+    if cpus == ():
+        raise ConfigError(f"{name} is empty; give at least one core, or null for all", param=name)
+
+
+def _check_own_threads(name: str, threads: int, most: int) -> None:
+    if threads > most:
+        raise ConfigError(f"{name}.threads is {threads}; it has {most} cores", param=f"{name}.threads")
 
 
 def _check_threads(config: DeployConfig, cores: int) -> None:
     talker, code2wav = config.talker, config.code2wav
     for name, stage in (("talker", talker), ("code2wav", code2wav)):
-        if stage.threads > (most := _usable(cores, stage.cpus)):
-            raise ConfigError(f"{name}.threads is {stage.threads}; it has {most} cores", param=f"{name}.threads")
+        _check_own_threads(name, stage.threads, _usable(cores, stage.cpus))
     pinned = None if talker.cpus is None or code2wav.cpus is None else {*talker.cpus, *code2wav.cpus}
     both, most = talker.threads + code2wav.threads, _usable(cores, pinned)
     if both > max(2, most):
