@@ -1,4 +1,4 @@
-"""`ouzel-client`: speak a text through a server, into the room or into a file."""
+"""`ouzel-client`: speak a text through a server, or ask it something, into the room or into a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouzel_client.errors import ClientError, TextError
 from ouzel_client.http import speak_over_http
 from ouzel_client.playback import device_rate, list_devices
 from ouzel_client.report import Report
-from ouzel_client.session import Audio, Done, Event, Timing, connect
+from ouzel_client.session import Answered, Audio, Done, Event, Timing, Writing, connect
 from ouzel_client.sink import Sink
 from ouzel_client.text_source import text_pieces
 
@@ -53,24 +53,35 @@ def command() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ouzel-client", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     speak = commands.add_parser("speak", help="speak a text, or what comes on standard input while it comes")
     speak.add_argument("text", nargs="?", default="-", help="the text; - or none for standard input")
-    speak.add_argument("--url", default=os.environ.get("OUZEL_URL", _URL), help="the server (OUZEL_URL; %(default)s)")
-    speak.add_argument("--voice", help="a speaker of the server; its default one without")
-    speak.add_argument("--language")
-    speak.add_argument("--seed", type=int, help="the same seed and text give the same speech")
-    speak.add_argument("--speed", type=float, help="tempo from 0.25 to 4")
-    speak.add_argument("--save", metavar="FILE", help=f"save instead of playing ({', '.join(_FORMATS)})")
-    speak.add_argument("--play", action="store_true", help="play also where it is saved")
-    speak.add_argument("--device", help="sound device: its number or a part of its name")
-    speak.add_argument("--list-devices", action="store_true", help="list the sound devices and end")
-    speak.add_argument("--timing", action="store_true", help="say where the milliseconds of each chunk went")
-    speak.add_argument(
+    speak.add_argument("--http", action="store_true", help="use POST /v1/audio/speech, which other servers have too")
+    ask = commands.add_parser("ask", help="ask the language model: its answer is printed and spoken while it comes")
+    ask.add_argument("text", nargs="?", default="-", metavar="question", help="- or none for standard input")
+    ask.add_argument("--system", help="what the model is told before the question")
+    ask.add_argument("--temperature", type=float, help="0 for the likeliest answer, the same every time")
+    ask.add_argument("--max-tokens", type=int, help="the answer's longest; without, as long as it likes")
+    for one in (speak, ask):
+        _add_speech(one)
+    return parser
+
+
+def _add_speech(command: argparse.ArgumentParser) -> None:
+    """What goes for whatever is spoken."""
+    command.add_argument("--url", default=os.environ.get("OUZEL_URL", _URL), help="the server (OUZEL_URL; %(default)s)")
+    command.add_argument("--voice", help="a speaker of the server; its default one without")
+    command.add_argument("--language")
+    command.add_argument("--seed", type=int, help="the same seed and text give the same speech")
+    command.add_argument("--speed", type=float, help="tempo from 0.25 to 4")
+    command.add_argument("--save", metavar="FILE", help=f"save instead of playing ({', '.join(_FORMATS)})")
+    command.add_argument("--play", action="store_true", help="play also where it is saved")
+    command.add_argument("--device", help="sound device: its number or a part of its name")
+    command.add_argument("--list-devices", action="store_true", help="list the sound devices and end")
+    command.add_argument("--timing", action="store_true", help="say where the milliseconds of each chunk went")
+    command.add_argument(
         "--wait", type=float, default=0.0, metavar="S", help="keep trying for so long while nobody answers, or it loads"
     )
-    speak.add_argument("--http", action="store_true", help="use POST /v1/audio/speech, which other servers have too")
-    return parser
 
 
 async def _speak_when_it_can(options: argparse.Namespace) -> int:
@@ -118,6 +129,10 @@ def _tell(event: Event, report: Report, timing: bool) -> None:
             line = report.add(fields)
             if timing:
                 print(line, file=sys.stderr)
+        case Writing(text):
+            print(text, end="", flush=True)
+        case Answered():
+            print(flush=True)
         case Done("length"):
             print("ouzel-client: the speech was cut off at its frame limit", file=sys.stderr)
 
@@ -129,15 +144,20 @@ async def _events(
     key = os.environ.get("OUZEL_API_KEY")
     pieces = text_pieces(lambda size: os.read(sys.stdin.fileno(), size))
     shape = {"speed": options.speed, "seed": options.seed, "language": options.language, "sample_rate": rate}
-    if options.http:
+    if options.command == "speak" and options.http:
         text = "".join([piece async for piece in pieces]) if options.text == "-" else options.text
         voice = options.voice or "alloy"
         async with aclosing(speak_over_http(options.url, text, api_key=key, voice=voice, **shape)) as events:
             yield events
         return
     config = {"voice": options.voice, "format": format_name, "timing": options.timing, **shape}
+    asking = options.command == "ask"
+    if asking:
+        wishes = {"system": options.system, "temperature": options.temperature, "max_tokens": options.max_tokens}
+        config |= {"respond": True, **wishes}
     async with connect(options.url, api_key=key, **config) as session:
-        async with aclosing(session.speak(pieces if options.text == "-" else options.text)) as events:
+        text = pieces if options.text == "-" else options.text
+        async with aclosing(session.ask(text) if asking else session.speak(text)) as events:
             yield events
 
 

@@ -1,11 +1,11 @@
-"""A session of speech over the server's WebSocket."""
+"""A session of speech over the server's WebSocket: texts that are said, and questions that are answered aloud."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from ouzel_client.errors import ClientError, ServerError, UnreachableError
 
-__all__ = ["Audio", "Done", "Event", "Session", "Started", "Timing", "connect", "socket_url"]
+__all__ = ["Answered", "Audio", "Done", "Event", "Session", "Started", "Timing", "Writing", "connect", "socket_url"]
 
 PATH = "/v1/audio/speech/stream"
 
@@ -52,7 +52,23 @@ class Done:
     audio_ms: float
 
 
-Event = Started | Audio | Timing | Done
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A piece of the answer as the language model writes it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The whole answer is written; audio of it may still come."""
+
+    text: str
+    #: as chat completions count: prompt_tokens, completion_tokens, total_tokens …
+    usage: dict[str, Any]
+
+
+Event = Started | Audio | Timing | Writing | Answered | Done
 
 
 def socket_url(url: str) -> str:
@@ -67,7 +83,8 @@ async def connect(url: str, *, api_key: str | None = None, **config: Any) -> Asy
     """Open a session.
 
     :param url: of the server, as http:// or ws://
-    :param config: voice, language, format, sample_rate, speed, seed, timing …; None leaves it to the server
+    :param config: voice, language, format, sample_rate, speed, seed, timing, and for answers system, temperature,
+        max_tokens …; None leaves it to the server
     :raises UnreachableError: when nobody answers there, or the connection breaks
     :raises ServerError: when the server refuses the key or the config, or isn't ready
     """
@@ -97,10 +114,11 @@ def _refusal(error: InvalidStatus) -> ClientError:
 
 
 class Session:
-    """One connection; it says one text after the other."""
+    """One connection; it says one text, or answers one question, after the other."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
+        self._config: dict[str, Any] = {}
         #: the server's count of utterances: the one that the next text belongs to
         self._next = 0
         self._writing = False
@@ -113,7 +131,8 @@ class Session:
         :raises ServerError: when the server doesn't take it
         """
         first = not self.voices and not self.sample_rate
-        await self._send("session.config", **{name: value for name, value in config.items() if value is not None})
+        self._config = {name: value for name, value in config.items() if value is not None}
+        await self._send("session.config", **self._config)
         if first:
             created = await self._receive()
             if isinstance(created, bytes) or created["type"] != "session.created":
@@ -126,6 +145,25 @@ class Session:
         :raises ServerError: what ended it, after the audio that there was
         :raises Exception: what `text` raised; then it is cancelled
         """
+        async with aclosing(self._utter(text, respond=False)) as events:
+            async for event in events:
+                yield event
+
+    async def ask(self, question: str | AsyncIterable[str]) -> AsyncGenerator[Event, None]:
+        """Have the server's language model answer, in text and aloud; it knows what was said before in this session.
+
+        Closing the generator cancels.
+
+        :raises ServerError: what ended it, after what there was; at once where the server has no language model
+        :raises Exception: what `question` raised; then it is cancelled
+        """
+        async with aclosing(self._utter(question, respond=True)) as events:
+            async for event in events:
+                yield event
+
+    async def _utter(self, text: str | AsyncIterable[str], *, respond: bool) -> AsyncGenerator[Event, None]:
+        if respond != self._config.get("respond", False):
+            await self.configure(**self._config | {"respond": respond})
         number = self._next
         feeding = asyncio.ensure_future(self._feed(text))
         ended = False
@@ -134,7 +172,7 @@ class Session:
                 ended = isinstance(event, Done)
                 yield event
         except ServerError:
-            ended = True
+            self._config["respond"] = None  # which config holds now isn't known: it is sent again
             raise
         finally:
             feeding.cancel()
@@ -158,6 +196,10 @@ class Session:
                     yield Started(message["format"], message["sample_rate"])
                 case "audio.timing":
                     yield Timing(message)
+                case "text.delta":
+                    yield Writing(message["text"])
+                case "text.done":
+                    yield Answered(message["text"], message["usage"])
                 case "audio.done":
                     if message["reason"] == "error":
                         raise ServerError.of(message["error"])
