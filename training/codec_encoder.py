@@ -56,12 +56,15 @@ class Codec(nn.Module):
         self.encoder = Encoder()
         self.decoder = CodecDecoder(CODEC)
 
-    def quantize(self, z: Tensor, learn: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """z [B, T * 8, 192] -> codes [B, G, T], vectors [B, codebook_dim, T] (all, codebook 0 only), commitment."""
+    def quantize(self, z: Tensor, learn: bool, keep: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """z [B, T * 8, 192] -> codes [B, G, T], vectors [B, codebook_dim, T] (all, codebook 0 only), commitment.
+
+        keep [B] says how many codebooks after the first each row may use: the first ones then learn to say most.
+        """
         first, rest = self.encoder(z)
         quantizer = self.decoder.quantizer
         one, codes_one, commit_one = residual_quantize(quantizer.rvq_first, first, learn)
-        more, codes_more, commit_more = residual_quantize(quantizer.rvq_rest, rest, learn)
+        more, codes_more, commit_more = residual_quantize(quantizer.rvq_rest, rest, learn, keep)
         return torch.cat((codes_one, codes_more), 1), one + more, one, commit_one + commit_more
 
     @torch.no_grad()
@@ -70,20 +73,24 @@ class Codec(nn.Module):
         return self.quantize(z, learn=False)[0]
 
 
-def residual_quantize(branch: ResidualQuantizer, x: Tensor, learn: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """x [B, codebook_dim, T] -> projected sum of codebook vectors (straight-through), codes, commitment loss."""
+def residual_quantize(
+    branch: ResidualQuantizer, x: Tensor, learn: bool, keep: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x [B, codebook_dim, T] -> projected sum of the kept codebook vectors (straight-through), codes, commitment."""
     wanted = branch.input_proj(x)
     left, total, codes = wanted, torch.zeros_like(wanted), []
     commitment = x.new_zeros(())
-    for book in branch.codebooks():
+    for place, book in enumerate(branch.codebooks()):
         found = nearest(book, left.detach())
         vector = book(found).transpose(1, 2)
         commitment = commitment + F.mse_loss(left, vector.detach())
         if learn:
             learn_codebook(book, left.detach().transpose(1, 2).flatten(0, 1), found.flatten())
-        left, total = left - vector.detach(), total + vector.detach()
+        left = left - vector.detach()
+        total = total + (vector if keep is None else vector * (keep > place)[:, None, None]).detach()
         codes.append(found)
-    return branch.output_proj(wanted + (total - wanted).detach()), torch.stack(codes, 1), commitment / len(codes)
+    passed = wanted if keep is None else wanted * (keep > 0)[:, None, None]
+    return branch.output_proj(passed + (total - passed).detach()), torch.stack(codes, 1), commitment / len(codes)
 
 
 def nearest(book: Codebook, x: Tensor) -> Tensor:

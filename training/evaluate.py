@@ -1,8 +1,8 @@
 """How well strangers understand the voice: word error rates by Whisper, beside the teacher's, and how fast it speaks.
 
-Four fifths of the sentences share neither text nor source entry with the training data. The others hold numbers and are
-made from templates that are in it, filled otherwise: `wer_held_out` leaves them out. The voice is run as the product
-runs it, from the exported folder.
+Half of the sentences come from WordNet and fortunes, a quarter are an assistant's replies, a quarter hold numbers,
+names and questions; none of them, nor its source entry or template, is in the training data. `--dev` takes those on which
+settings are chosen instead. The voice is run as the product runs it, from the exported folder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,12 +39,19 @@ class Spoken:
     finish: FinishReason | None
 
 
-def held_out(data: Path, count: int) -> list[dict[str, str]]:
-    """`count` sentences, a fifth of them with numbers, in a fixed order."""
-    lines = [json.loads(line) for line in (data / "heldout.jsonl").read_text().splitlines()]
-    found = [s for s in lines if s["source"] != "made"]
-    numbers = [s for s in lines if s["source"] == "made" and any(c.isdigit() for c in s["written"])]
-    return found[: count - count // 5] + numbers[: count // 5]
+def held_out(data: Path, count: int, *, dev: bool = False) -> list[dict[str, str]]:
+    """`count` sentences in a fixed order, the found ones first."""
+    lines = [json.loads(line) for line in (data / ("dev.jsonl" if dev else "test.jsonl")).read_text().splitlines()]
+    found = [s for s in lines if s["source"] in {"wordnet", "fortune"}]
+    made = [s for s in lines if s not in found]
+    kinds = [[s for s in made if s["source"] == kind] for kind in sorted({s["source"] for s in made}, reverse=True)]
+    return found[: count // 2] + [s for kind in kinds for s in kind[: count // 2 // len(kinds)]]
+
+
+def leading_silence_ms(samples: np.ndarray) -> float:
+    """Time until the sound first passes 2 % of its loudest sample."""
+    loud = np.flatnonzero(np.abs(samples) > 0.02 * max(np.abs(samples).max(), 1e-3))
+    return 1000 * float(loud[0] if len(loud) else len(samples)) / RATE
 
 
 def say(voice: InProcess, text: str, seed: int, streaming: bool) -> Spoken:
@@ -56,6 +64,14 @@ def say(voice: InProcess, text: str, seed: int, streaming: bool) -> Spoken:
     return Spoken(np.concatenate(parts), time.perf_counter() - begin, first, finish)
 
 
+def by_source(sentences: list[dict[str, str]], pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """The (wanted, heard) pairs of each kind of sentence; every sentence has the same number of them."""
+    each, found = len(pairs) // len(sentences), defaultdict(list)
+    for place, pair in enumerate(pairs):
+        found[sentences[place // each]["source"]].append(pair)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("voice", type=Path, help="exported folder")
@@ -63,13 +79,14 @@ def main() -> None:
     parser.add_argument("--codec", type=Path, help="checkpoint of train_latent.py: also judge the codec alone")
     parser.add_argument("--sentences", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--dev", action="store_true", help="the sentences on which settings are chosen")
     parser.add_argument("--streaming", action="store_true", help="text beside the frames")
     parser.add_argument("--tiny", action="store_true", help="the smaller judge, for a quick look")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--show", action="store_true", help="print what was heard")
     args = parser.parse_args()
-    sentences = held_out(args.data, args.sentences)
+    sentences = held_out(args.data, args.sentences, dev=args.dev)
     voice = InProcess.load(args.voice, load_config(("qwen3_tts",)).config, threads=args.threads)
     judge = Judge(tiny_model() if args.tiny else base_model(args.data), args.threads)
     teacher = Teacher(args.data, args.threads, seed=99)
@@ -103,12 +120,13 @@ def main() -> None:
         "wer": round(error_rate(heard["voice"]), 4),
         "teacher_wer": round(error_rate(heard["teacher"]), 4),
         "codec_wer": round(error_rate(heard["codec"]), 4) if codec is not None else None,
-        "wer_held_out": round(error_rate(heard["voice"][: -(args.sentences // 5) * args.seeds]), 4),
-        "wer_numbers": round(error_rate(heard["voice"][-(args.sentences // 5) * args.seeds :]), 4),
+        **{f"wer_{kind}": round(error_rate(pairs), 4) for kind, pairs in by_source(sentences, heard["voice"]).items()},
         "rtf": round(sum(s.seconds for s in spoken) / audio, 4),
         "first_audio_ms": round(1000 * statistics.median(s.first_s for s in spoken), 1),
         "runaways": sum(s.finish == FinishReason.LENGTH for s in spoken),
         "length_ratio": round(statistics.median(pace), 3),
+        "leading_silence_ms": round(max(leading_silence_ms(s.samples) for s in spoken), 1),
+        "silent": sum(float(np.abs(s.samples).max()) < 0.01 for s in spoken),
         "sentences": len(sentences),
         "seeds": args.seeds,
         "layout": "streaming" if args.streaming else "whole text",

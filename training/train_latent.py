@@ -15,7 +15,7 @@ import shards
 import torch
 from checkpoints import MovingAverage, read, write
 from codec_encoder import Codec, start_codebooks
-from geometry import CODEC, LATENT
+from geometry import CODEC, GROUPS, LATENT
 from losses import LatentTarget
 from torch import nn
 from torch.nn import functional as F
@@ -51,6 +51,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--start", type=Path, help="checkpoint whose tensors are taken")
+    parser.add_argument("--drop", type=float, default=0.3, help="share of crops that lack some of the last codebooks")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng()
@@ -67,6 +69,10 @@ def main() -> None:
         heads.load_state_dict(saved["heads"])
         optimizer.load_state_dict(saved["optimizer"])
         step = saved["step"]
+    elif args.start:
+        saved = read(args.start)
+        codec.load_state_dict(saved["codec"])
+        heads.load_state_dict(saved["heads"])
     average = MovingAverage(codec, 0.998)
 
     def keep() -> None:
@@ -89,7 +95,10 @@ def main() -> None:
         first = speech.crops(rng, args.batch, args.frames)
         z, phones = (torch.from_numpy(a).to(args.device) for a in speech.z_crops(first, args.frames))
         wanted = target(torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin)).to(args.device))
-        codes, vectors, one, commitment = codec.quantize(z, learn=done < 0.9)
+        books = torch.from_numpy(
+            np.where(rng.random(args.batch) < args.drop, rng.integers(0, GROUPS - 1, args.batch), GROUPS)
+        ).to(args.device)
+        codes, vectors, one, commitment = codec.quantize(z, done < 0.9, books)
         latent = codec.decoder.latent(vectors)
         mel = F.l1_loss(latent, wanted)
         phone_code, phone_latent = heads(one, latent, phones.long())

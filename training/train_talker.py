@@ -165,6 +165,19 @@ class Guide:
         return forward
 
 
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: None = None, *, is_causal: bool = True, enable_gqa: bool = True
+) -> Tensor:
+    """In place of scaled_dot_product_attention, causal: that one's backward takes a third of a step at short rows."""
+    # q: [B, H, T, D], k, v: [B, K, T, D] -> [B, H, T, D]
+    batch, heads, length, size = q.shape
+    shared = (batch * k.shape[1], -1, size)
+    scores = torch.bmm((q * size**-0.5).reshape(shared), k.reshape(shared).transpose(1, 2))
+    future = torch.full((length, length), -torch.inf, dtype=scores.dtype, device=q.device).triu(1)
+    seen = (scores.view(batch, heads, length, length) + future).softmax(-1)
+    return torch.bmm(seen.view(shared[0], -1, length), v.reshape(shared)).view(batch, heads, length, size)
+
+
 class Voice(nn.Module):
     """Talker, predictor and the training-only phone head."""
 
@@ -230,6 +243,7 @@ def main() -> None:
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall to nothing by the end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    F.scaled_dot_product_attention = attention
     rng = np.random.default_rng()
     config = config_from_dict(CONFIG)
     prompts, corpus = Prompts(config, TextTokenizer(args.tokenizer)), Corpus.load(args.corpus)
@@ -238,7 +252,7 @@ def main() -> None:
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=0.1)
     guide = Guide(voice.talker)
-    optimizer = torch.optim.AdamW(voice.parameters(), lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(voice.parameters(), lr=args.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     average = MovingAverage(voice, 0.999)
     step, epoch, queue = 0, 0, []
     fits = {name: value.shape for name, value in voice.state_dict().items()}
