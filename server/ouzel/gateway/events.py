@@ -1,22 +1,20 @@
-"""Speech as server-sent events, in OpenAI's form."""
+"""Server-sent events, and speech as such, in OpenAI's form."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from ouzel.errors import OuzelError
+from ouzel.gateway.merge import PING, merged
 from ouzel.gateway.replies import error_body
 from ouzel.gateway.speech import Piece, Speech
 
-__all__ = ["speech_events"]
+__all__ = ["event", "speech_events"]
 
 _CODEBOOKS = 16
-#: Keeps proxies from closing a stream that waits for its turn.
-_PING_S = 15.0
-_PING = b": ping\n\n"
 
 
 async def speech_events(speech: Speech, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:
@@ -27,33 +25,25 @@ async def speech_events(speech: Speech, pieces: AsyncGenerator[Piece, None]) -> 
     :raises OuzelError: before the first event
     """
     begun = False
-    pending = asyncio.ensure_future(_next(pieces))
     try:
-        while True:
-            await asyncio.wait({pending}, timeout=_PING_S)
-            if not pending.done():
-                begun = True
-                yield _PING
-                continue
-            if (piece := pending.result()) is None:
-                break
-            pending = asyncio.ensure_future(_next(pieces))
-            if piece.data:
-                begun = True
-                yield _event(_delta(speech, piece))
-        yield _event(_done(speech, await speech.count_tokens()))
+        async with aclosing(merged([pieces])) as parts:
+            async for part in parts:
+                if part is None:
+                    begun = True
+                    yield PING
+                elif part[1].data:
+                    begun = True
+                    yield event(_delta(speech, part[1]))
+        yield event(_done(speech, await speech.count_tokens()))
     except OuzelError as error:
         if not begun:
             raise
-        yield _event(error_body(error))
-    finally:
-        pending.cancel()
-        await asyncio.gather(pending, return_exceptions=True)
-        await pieces.aclose()
+        yield event(error_body(error))
 
 
-async def _next(pieces: AsyncGenerator[Piece, None]) -> Piece | None:
-    return await anext(pieces, None)
+def event(content: Mapping[str, object]) -> bytes:
+    """One event. In ASCII: some clients also break lines at letters that only Unicode calls line ends."""
+    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"
 
 
 def _delta(speech: Speech, piece: Piece) -> dict[str, object]:
@@ -68,7 +58,3 @@ def _done(speech: Speech, given: int) -> dict[str, object]:
         "usage": {"input_tokens": given, "output_tokens": made, "total_tokens": given + made},
         "finish_reason": speech.end.reason.value if speech.end else None,
     }
-
-
-def _event(content: Mapping[str, object]) -> bytes:
-    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -16,18 +16,28 @@ from ouzel.audio.tempo import check_speed
 from ouzel.errors import RequestError
 from ouzel.gateway.voices import Voices
 
-__all__ = ["SessionConfig", "SpeechRequest", "UnknownFields", "Wish", "parse_fields", "parse_json"]
+__all__ = ["Fields", "Name", "SessionConfig", "SpeechRequest", "UnknownFields", "Wish", "parse_fields", "parse_json"]
 
 log = logging.getLogger(__name__)
 
 _LONGEST_NAME = 256
 _LARGEST_SEED = 2**63 - 1
 _MOST_FRAMES = 100_000
-#: would change who speaks, so ignoring them would be a silent lie
-_REFUSED = ("ref_audio", "ref_text", "speaker_embedding", "x_vector_only_mode", "word_timestamps")
 
-Model = TypeVar("Model", bound=BaseModel)
 Name = Annotated[str, StringConstraints(max_length=_LONGEST_NAME)]
+
+
+class Fields(BaseModel):
+    """What a request may have in it; the rest is left out."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    #: would change the answer, so ignoring them would be a silent lie
+    refused: ClassVar[tuple[str, ...]] = ()
+    #: change nothing of the answer
+    harmless: ClassVar[tuple[str, ...]] = ()
+
+
+Model = TypeVar("Model", bound=Fields)
 
 
 class VoiceId(BaseModel):
@@ -36,10 +46,12 @@ class VoiceId(BaseModel):
     id: Name
 
 
-class _Spoken(BaseModel):
+class _Spoken(Fields):
     """What REST and WebSocket may both ask for."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    refused: ClassVar[tuple[str, ...]] = (
+        "ref_audio", "ref_text", "speaker_embedding", "word_timestamps", "x_vector_only_mode",
+    )  # fmt: skip
 
     voice: Name | VoiceId | None = Field(None, description="Speaker name; one of OpenAI's thirteen names also works.")
     language: Name | None = Field(None, description="Language name or code; the voice decides without.")
@@ -120,17 +132,19 @@ def parse_json(text: str, what: str = "body") -> dict[str, Any]:
 def parse_fields(kind: type[Model], fields: Mapping[str, Any]) -> Model:
     """The fields in their types.
 
-    :raises RequestError: for the first that is wrong, or that would change the voice and isn't served
+    :raises RequestError: for the first that is wrong, or that would change the answer and isn't served
     """
-    for name in _REFUSED:
+    for name in kind.refused:
         if fields.get(name):
             raise RequestError(f"{name}: not served here; leave it out", param=name)
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        param = str(first["loc"][0]) if first["loc"] else None
-        raise RequestError(f"{param}: {first['msg']}", param=param) from error
+        faults = error.errors(include_url=False, include_input=False, include_context=False)
+        param = str(faults[0]["loc"][0]) if faults[0]["loc"] else None
+        # A field of several forms has a fault for each of them.
+        said = dict.fromkeys(fault["msg"] for fault in faults if str(fault["loc"][:1]) == str(faults[0]["loc"][:1]))
+        raise RequestError(f"{param}: {', or: '.join(said)}", param=param) from error
 
 
 class UnknownFields:
@@ -139,9 +153,9 @@ class UnknownFields:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def note(self, kind: type[BaseModel], fields: Mapping[str, Any], *, strict: bool) -> None:
+    def note(self, kind: type[Fields], fields: Mapping[str, Any], *, strict: bool) -> None:
         """:raises RequestError: for the first unknown one, where `strict` asks for it."""
-        unknown = sorted(fields.keys() - kind.model_fields.keys())
+        unknown = sorted(fields.keys() - kind.model_fields.keys() - {*kind.refused, *kind.harmless})
         if strict and unknown:
             valid = ", ".join(kind.model_fields)
             raise RequestError(f"{unknown[0]}: no such field; valid are {valid}", param=unknown[0])
