@@ -1,8 +1,8 @@
 """How well strangers understand the voice: word error rates by Whisper, beside the teacher's, and how fast it speaks.
 
 Half of the sentences come from WordNet and fortunes, a quarter are an assistant's replies, a quarter hold numbers,
-names and questions; none of them, nor its source entry or template, is in the training data. `--dev` takes those on which
-settings are chosen instead. The voice is run as the product runs it, from the exported folder.
+names and questions; none of them, nor its source entry or template, is in the training data. `--dev` takes those on
+which settings are chosen instead. The voice is run as the product runs it, from the exported folder.
 """
 
 from __future__ import annotations
