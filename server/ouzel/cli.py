@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,13 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from ouzel import __version__
-from ouzel.errors import OutputError, OuzelError, RequestError, TextTooLongError
+from ouzel.errors import OuzelError, RequestError, TextTooLongError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ouzel.config import DeployConfig, Effective
+    from ouzel.config import DeployConfig
     from ouzel.in_process import Utterance
     from ouzel.orchestrator import SyncSpeech
     from ouzel.orchestrator.request import Wishes
@@ -30,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 INTERRUPTED = 130  # as a shell counts Ctrl-C
-
-#: Takes the next samples [n] float32.
-Sink = Callable[["NDArray[np.float32]"], None]
 
 
 class Commands(TyperGroup):
@@ -56,6 +49,9 @@ ConfigFile = Annotated[Path | None, typer.Option("--deploy-config", help="A depl
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting, as in talker.threads=2.")
 ]
+Llm = Annotated[str | None, typer.Option("--llm", help="A pulled model, a checkpoint folder or a hub id.")]
+LlmUrl = Annotated[str | None, typer.Option("--llm-url", help="An OpenAI-compatible endpoint, http://.../v1.")]
+NoLlm = Annotated[bool, typer.Option("--no-llm", help="Speech only.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -92,14 +88,41 @@ def list_voices() -> None:
         typer.echo(f"{name}  speakers: {speakers}  languages: {languages}  {megabytes:.1f} MB")
 
 
+@app.command("pull")
+def pull_model(name: Annotated[str, typer.Argument(help="smollm2.")] = "smollm2") -> None:
+    """Bring a language model here, once."""
+    from ouzel.tools.model_store import model_store
+    from ouzel.tools.pull import pull
+
+    pull(name, model_store(), lambda line: typer.echo(line, err=True))
+
+
+@app.command("models")
+def list_models() -> None:
+    """List the language models that were pulled."""
+    from ouzel.tools.model_store import pulled_models, read_model_config
+
+    for name, folder in pulled_models().items():
+        megabytes = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
+        typer.echo(f"{name}  {read_model_config(folder)['model_type']}  {megabytes:.0f} MB  {folder}")
+
+
 @config_app.command("show")
 def show_config(
-    voice: Voice = None, profile: Profile = None, file: ConfigFile = None, settings: Settings = None
+    voice: Voice = None,
+    llm: Llm = None,
+    llm_url: LlmUrl = None,
+    no_llm: NoLlm = False,
+    profile: Profile = None,
+    file: ConfigFile = None,
+    settings: Settings = None,
 ) -> None:
-    """Show every effective setting and where it came from."""
+    """Show every effective setting of a server and where it came from."""
     from ouzel.config import render_config
+    from ouzel.tools.deployment import Asked, LanguageWish, load_serving
 
-    typer.echo(render_config(_deployment(_voice(voice), profile, file, settings)))
+    asked, wish = Asked(profile, file, settings or ()), LanguageWish(llm, llm_url, no_llm)
+    typer.echo(render_config(load_serving(_voice(voice), asked, wish)))
 
 
 @app.command("say")
@@ -125,11 +148,13 @@ def say(
     from ouzel.orchestrator.request import Wishes
     from ouzel.stages.core import SamplingWishes
     from ouzel.text.limits import check_text
+    from ouzel.tools.delivery import Delivery, open_sinks
+    from ouzel.tools.deployment import Asked, load_deployment
 
     if output is None and not play:
         raise RequestError("where to? give -o FILE, --play, or both", param="output")
     facts = _voice(voice)
-    config = _deployment(facts, profile, file, settings).config
+    config = load_deployment(facts, Asked(profile, file, settings or ())).config
     longest = config.limits.max_text_letters
     words = check_text(_read_stdin(longest) if text in (None, "-") else text, longest=longest, param="text")
     wishes = Wishes(
@@ -146,7 +171,7 @@ def say(
         delivery = Delivery()
         utterance = stack.enter_context(closing(engine.speak(words, wishes)))
         with ExitStack() as sounding:
-            sinks = [sounding.enter_context(sink) for sink in _sinks(output, play, engine.sample_rate)]
+            sinks = [sounding.enter_context(sink) for sink in open_sinks(output, play, engine.sample_rate)]
             delivery.run(utterance, sinks)
         typer.echo(delivery.summary(engine.sample_rate))
         if step_stats:
@@ -209,6 +234,9 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; beyond this machine it needs a key.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 for any free one.")] = None,
     voice: Voice = None,
+    llm: Llm = None,
+    llm_url: LlmUrl = None,
+    no_llm: NoLlm = False,
     api_key_file: Annotated[Path | None, typer.Option(help="File with the key that callers must know.")] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let everyone in who can reach it, without a key.")
@@ -220,7 +248,7 @@ def serve(
     file: ConfigFile = None,
     settings: Settings = None,
 ) -> None:
-    """Serve speech over HTTP and WebSocket."""
+    """Serve speech, and text where there is a language model, over HTTP and WebSocket."""
     import asyncio
 
     from ouzel.gateway.api_key import find_api_key
@@ -230,81 +258,19 @@ def serve(
     from ouzel.gateway.serve import serve as run_server
     from ouzel.gateway.systemd import Notifier, passed_socket
     from ouzel.orchestrator import AsyncOmni
+    from ouzel.tools.deployment import Asked, LanguageWish, load_serving
 
     configure_logging(log_level)
     own = {"gateway.host": host, "gateway.port": port, "gateway.insecure": "true" if insecure else None}
     given = [f"{name}={value}" for name, value in own.items() if value is not None]
     facts = _voice(voice)
-    config = _deployment(facts, profile, file, [*(settings or ()), *given]).config
+    asked = Asked(profile, file, [*(settings or ()), *given])
+    config = load_serving(facts, asked, LanguageWish(llm, llm_url, no_llm)).config
     key = find_api_key(str(api_key_file) if api_key_file else None)
     omni = AsyncOmni(voice=facts, config=config, step_stats=step_stats)
     # The variables of the service manager are taken before a stage could inherit them.
     notifier, listener = Notifier.from_environ(), passed_socket() or bind(config.gateway, key)
     asyncio.run(run_server(OmniSpeaker(omni), config, listener, key=key, notifier=notifier, page=not headless))
-
-
-class Delivery:
-    """Hands each piece of sound on as soon as it is made, and follows how fast that goes."""
-
-    def __init__(self) -> None:
-        self.finish: str | None = None
-        self.interrupted = False
-        self._begun = time.perf_counter()
-        self._first_s = self._busy_s = 0.0
-        self._samples = 0
-
-    def run(self, sounds: SyncSpeech | Utterance, sinks: Sequence[Sink]) -> None:
-        asked = self._begun
-        try:
-            for sound in sounds:
-                made = time.perf_counter()
-                self._busy_s += made - asked
-                if not self._samples:
-                    self._first_s = made - self._begun
-                for sink in sinks:
-                    sink(sound.samples)
-                self._samples += len(sound.samples)
-                asked = time.perf_counter()
-            self.finish = sounds.finish
-        except KeyboardInterrupt:
-            self.interrupted = True
-
-    def summary(self, sample_rate: int) -> str:
-        seconds = self._samples / sample_rate
-        factor = f"{self._busy_s / seconds:.3f}" if seconds else "-"
-        how = "interrupted" if self.interrupted else self.finish
-        first = f"{1000 * self._first_s:.0f} ms"
-        return f"first audio {first}, real-time factor {factor}, {seconds:.2f} s of speech, {how}"
-
-
-def _sinks(output: Path | None, play: bool, sample_rate: int) -> Iterator[AbstractContextManager[Sink]]:
-    if output is not None:
-        yield _wav_file(output, sample_rate)
-    if play:
-        yield _loudspeaker(sample_rate)
-
-
-@contextmanager
-def _wav_file(path: Path, sample_rate: int) -> Iterator[Sink]:
-    from ouzel.audio.wav import WavWriter
-
-    with WavWriter(path, sample_rate) as writer:
-        yield writer.write
-
-
-@contextmanager
-def _loudspeaker(sample_rate: int) -> Iterator[Sink]:
-    try:
-        import sounddevice
-    except ImportError as error:
-        raise OutputError("--play needs sounddevice: pip install 'ouzel[client]'", param="play") from error
-    except OSError as error:
-        raise OutputError(f"--play needs the PortAudio library: {error}", param="play") from error
-    try:
-        with sounddevice.OutputStream(sample_rate, channels=1, dtype="float32") as stream:
-            yield lambda samples: stream.write(samples[:, None])
-    except sounddevice.PortAudioError as error:
-        raise OutputError(f"no sound device can be played on: {error}", param="play") from error
 
 
 def _read_stdin(longest: int) -> str:
@@ -322,22 +288,3 @@ def _voice(name: str | None) -> VoiceFacts:
     from ouzel.voices import DEFAULT_VOICE
 
     return VoiceFacts.of(name or DEFAULT_VOICE)
-
-
-def _deployment(voice: VoiceFacts, profile: str | None, file: Path | None, settings: Sequence[str] | None) -> Effective:
-    from ouzel.config import load_config
-
-    return load_config(
-        ("qwen3_tts",),
-        deploy_profile=profile,
-        deploy_config=file,
-        flags=dict(_parse_setting(setting) for setting in settings or ()),
-        derive=voice.derive,
-    )
-
-
-def _parse_setting(setting: str) -> tuple[str, str]:
-    name, given, value = setting.partition("=")
-    if not given:
-        raise RequestError(f"--set {setting!r}: expected NAME=VALUE", param="set")
-    return name.strip(), value.strip()
