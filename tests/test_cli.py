@@ -250,3 +250,20 @@ def test_the_settings_are_shown_with_their_sources() -> None:
 def test_the_carried_voices_are_listed(tiny_voice: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ouzel.voices.carried_voices", lambda: {"tiny": tiny_voice})
     assert "tiny  speakers: eric, ryan  languages: chinese, english" in ouzel("voices").stdout
+
+
+def test_the_pulled_models_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ouzel("models").stdout == ""
+    folder = tmp_path / "ouzel/models/tiny"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    assert ouzel("models").stdout == f"tiny  llama  0 MB  {folder}\n"
+    assert "tiny is in" not in (pulled := ouzel("pull", "smollm")).stdout
+    assert pulled.exit_code == 2 and "did you mean 'smollm2'?" in one_line(pulled)
+
+
+@pytest.mark.parametrize("command", [("serve",), ("config", "show")])
+def test_an_unknown_model_is_one_line(command: tuple[str, ...]) -> None:
+    result = ouzel(*command, "--llm", "/no/such/folder")
+    assert result.exit_code == 2 and "is neither pulled, nor a folder" in one_line(result)

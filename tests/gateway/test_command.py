@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 
 OUZEL = (sys.executable, "-c", "from ouzel.cli import app; app()")
 STAGES = Path(__file__).parents[1] / "stages"
-FAKES = ("--set", "talker.factory=fake_cores:talker", "--set", "code2wav.factory=fake_cores:code2wav")
+FAKES = ("--no-llm", "--set", "talker.factory=fake_cores:talker", "--set", "code2wav.factory=fake_cores:code2wav")
 SPEECH = {"input": "The river keeps its own time.", "response_format": "pcm"}
 
 
