@@ -113,3 +113,21 @@ def test_a_missing_folder_of_a_flag_is_an_error() -> None:
 def test_one_wish_at_most() -> None:
     with pytest.raises(RequestError, match="--llm, --llm-url and --no-llm exclude each other"):
         load(LanguageWish(model="smollm2", none=True))
+
+
+@pytest.mark.parametrize("missing", ["compiler", "headers"])
+def test_without_a_compiler_nothing_is_compiled(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    write_model(store / "smollm2")
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(deployment.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(deployment.sysconfig, "get_path", lambda _: str(tmp_path))
+    assert load().config.llm.eager is False
+    if missing == "compiler":
+        monkeypatch.setattr(deployment.shutil, "which", lambda _: None)
+    else:
+        (tmp_path / "Python.h").unlink()
+    assert (load().config.llm.eager, load().sources["llm.eager"]) == (True, "derived from the device")
+    assert load(NO_WISH, "llm.eager=false").config.llm.eager is False
+    assert load(LanguageWish(none=True)).config.llm.eager is False

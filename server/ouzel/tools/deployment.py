@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import sysconfig
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from ouzel.config import Effective, LlmConfig, load_config
+from ouzel.config import DeployConfig, Effective, LlmConfig, load_config
 from ouzel.errors import CheckpointError, ConfigError, RequestError
 from ouzel.orchestrator.voice import VoiceFacts
 from ouzel.tools.model_store import DEFAULT_MODEL, find_model, pulled_models, read_model_config
@@ -50,7 +53,7 @@ def load_deployment(
         deploy_profile=asked.profile,
         deploy_config=asked.file,
         flags={**dict(map(_parse_setting, asked.settings)), **(flags or {})},
-        derive=voice.derive,
+        derive=lambda config: {**voice.derive(config), **_derive_language(config)},
     )
 
 
@@ -89,6 +92,17 @@ def _said_or_default(said: Effective) -> Path | None:
         return pulled[DEFAULT_MODEL]
     log.info("speech only; for a language model: pip install 'ouzel[llm]', then ouzel pull %s", DEFAULT_MODEL)
     return None
+
+
+def _derive_language(config: DeployConfig) -> dict[str, object]:
+    """What this device decides for a language model: torch's compiler needs one for C++, and Python's headers."""
+    if config.llm.model is None or config.llm.eager:
+        return {}
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) and (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return {}
+    log.info("the language model runs uncompiled, which is slower: %s or Python's headers are missing", compiler)
+    return {"llm.eager": True}
 
 
 def _kind(folder: Path) -> str:
