@@ -1,4 +1,4 @@
-"""A real server on a free port, around the fake speaker, in the test's own loop."""
+"""A real server on a free port, around the fake speaker and the fake language model, in the test's own loop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import httpx
+from fake_language import FakeLanguage
 from fake_speaker import FakeSpeaker
 
 from ouzel.config.schema import DeployConfig
@@ -23,6 +24,13 @@ class Running:
     http: httpx.AsyncClient
     port: int
     server: SpeechServer = field(repr=False)
+    #: None where the server has none
+    lm: FakeLanguage | None = None
+
+    @property
+    def language(self) -> FakeLanguage:
+        assert self.lm is not None
+        return self.lm
 
     @property
     def socket_url(self) -> str:
@@ -31,12 +39,17 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    config: DeployConfig | None = None, *, key: str | None = None, speaker: FakeSpeaker | None = None
+    config: DeployConfig | None = None,
+    *,
+    key: str | None = None,
+    speaker: FakeSpeaker | None = None,
+    language: FakeLanguage | None = None,
 ) -> AsyncGenerator[Running, None]:
     """The server, until the block ends."""
     speaker = speaker or FakeSpeaker()
     stopping = asyncio.Event()
-    app = create_app(speaker, config or DeployConfig(), key=ApiKey(key) if key else None, stopping=stopping)
+    keyed = ApiKey(key) if key else None
+    app = create_app(speaker, config or DeployConfig(), key=keyed, stopping=stopping, language=language)
     server = SpeechServer(app, stopping)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -44,7 +57,7 @@ async def running(
     await until(lambda: server.started)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
-            yield Running(speaker, http, port, server)
+            yield Running(speaker, http, port, server, language)
     finally:
         server.stop()
         await task

@@ -181,7 +181,7 @@ async def test_a_missing_voice_is_the_default_one(server: Running) -> None:
 async def test_an_unknown_model_is_served_and_said(server: Running) -> None:
     reply = await speech(server, model="tts-1-größer")
     assert reply.status_code == 200
-    assert reply.headers["warning"] == ('199 ouzel "model tts-1-gr\\u00f6\\u00dfer is not loaded; ouzel-fake speaks"')
+    assert reply.headers["warning"] == ('199 ouzel "model tts-1-gr\\u00f6\\u00dfer is not loaded; ouzel-fake serves"')
     assert "warning" not in (await speech(server, model="ouzel-fake")).headers
 
 

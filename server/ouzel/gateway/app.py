@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.resources import files
+from typing import NamedTuple
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -20,17 +21,22 @@ from starlette.routing import WebSocketRoute
 from ouzel import __version__
 from ouzel.config.schema import DeployConfig
 from ouzel.errors import NotFoundError, NotReadyError, OuzelError
+from ouzel.gateway.answer import AnswerDesk
 from ouzel.gateway.api_key import ApiKey
+from ouzel.gateway.chat_wishes import ChatRequest
 from ouzel.gateway.doors import CountedDoor, KeyDoor, MethodDoor, OriginDoor, RequestIdDoor
 from ouzel.gateway.gone import ClientGone
+from ouzel.gateway.language import LanguageModel
 from ouzel.gateway.metrics import Metrics
 from ouzel.gateway.prometheus import CONTENT_TYPE
 from ouzel.gateway.replies import Json, error_reply, http_error_reply
 from ouzel.gateway.rest import SpeechEndpoint
-from ouzel.gateway.schemas import SPEECH_SCHEMA
+from ouzel.gateway.schemas import CHAT_SCHEMA, COMPLETION_SCHEMA, SPEECH_SCHEMA
 from ouzel.gateway.sockets import SocketEndpoint
 from ouzel.gateway.speaker import Speaker
 from ouzel.gateway.speech import Desk
+from ouzel.gateway.text_rest import TextEndpoint
+from ouzel.gateway.text_wishes import CompletionRequest
 from ouzel.gateway.timing import StepLog
 
 __all__ = ["create_app"]
@@ -46,14 +52,16 @@ def create_app(
     key: ApiKey | None = None,
     stopping: asyncio.Event | None = None,
     page: bool = True,
+    language: LanguageModel | None = None,
 ) -> FastAPI:
-    """The server around a speaker, which may still be loading.
+    """The server around a speaker and a language model, which may still be loading.
 
     :param key: what callers of `/v1` must know; None lets everyone in
     :param page: whether a browser gets the demo page
+    :param language: None where no text is served, which needs no `openai` package then
     :param stopping: set when the server is about to stop, so that sockets are closed while they still can be
     """
-    metrics = Metrics()
+    metrics = Metrics(language)
     desk = Desk(speaker, metrics)
     steps = StepLog()
 
@@ -65,9 +73,11 @@ def create_app(
     app = FastAPI(
         title="Ouzel", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    _add_speech(app, desk, config, steps, stopping or asyncio.Event())
-    _add_listings(app, desk, steps)
-    _add_condition(app, speaker, metrics)
+    stopping = stopping or asyncio.Event()
+    _add_speech(app, desk, config, steps, stopping)
+    _add_text(app, _text_endpoints(language, metrics, config, stopping))
+    _add_listings(app, desk, language, steps)
+    _add_condition(app, speaker, language, metrics)
     _add_front(app, page)
     _add_errors(app)
     # The last one added is the first to be passed.
@@ -91,21 +101,63 @@ def _add_speech(app: FastAPI, desk: Desk, config: DeployConfig, steps: StepLog, 
     app.router.routes.append(WebSocketRoute("/v1/audio/speech/stream", socket.__call__))
 
 
-def _add_listings(app: FastAPI, desk: Desk, steps: StepLog) -> None:
-    def model(name: str) -> dict[str, object]:
-        return {"id": name, "object": "model", "created": _BUILT, "owned_by": "ouzel"}
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _TextEndpoints(NamedTuple):
+    completions: Endpoint
+    chat: Endpoint
+
+
+def _text_endpoints(
+    language: LanguageModel | None, metrics: Metrics, config: DeployConfig, stopping: asyncio.Event
+) -> _TextEndpoints:
+    if language is None or metrics.language is None:
+        return _TextEndpoints(_no_language, _no_language)
+    # The `openai` package comes with the language model, and takes most of a second.
+    from ouzel.gateway.chat_form import ChatForm
+    from ouzel.gateway.completion_form import CompletionForm
+
+    desk = AnswerDesk(language, metrics.language)
+    return _TextEndpoints(
+        TextEndpoint(desk, CompletionRequest, CompletionForm, config.gateway, stopping),
+        TextEndpoint(desk, ChatRequest, ChatForm, config.gateway, stopping),
+    )
+
+
+async def _no_language(_: Request) -> Response:
+    raise NotFoundError("no language model is served here", param="model")
+
+
+def _add_text(app: FastAPI, endpoints: _TextEndpoints) -> None:
+    @app.post("/v1/completions", response_class=Response, openapi_extra=COMPLETION_SCHEMA)
+    async def create_completion(request: Request) -> Response:
+        """Go on with a text, in OpenAI's form."""
+        return await endpoints.completions(request)
+
+    @app.post("/v1/chat/completions", response_class=Response, openapi_extra=CHAT_SCHEMA)
+    async def create_chat_completion(request: Request) -> Response:
+        """Answer a conversation, in OpenAI's form."""
+        return await endpoints.chat(request)
+
+
+def _add_listings(app: FastAPI, desk: Desk, language: LanguageModel | None, steps: StepLog) -> None:
+    def models() -> dict[str, dict[str, object]]:
+        names = [desk.speaker.model, *([language.status().model] if language else [])]
+        return {name: {"id": name, "object": "model", "created": _BUILT, "owned_by": "ouzel"} for name in names if name}
 
     @app.get("/v1/models")
     async def list_models() -> Json:
-        """The models that are loaded."""
-        return Json({"object": "list", "data": [model(desk.speaker.model)]})
+        """The models that are served, the voice first."""
+        return Json({"object": "list", "data": list(models().values())})
 
     @app.get("/v1/models/{name:path}")
     async def get_model(name: str) -> Json:
         """One of them."""
-        if name != desk.speaker.model:
-            raise NotFoundError(f"model: {name!r} is not loaded; {desk.speaker.model!r} is", param="model")
-        return Json(model(name))
+        served = models()
+        if name not in served:
+            raise NotFoundError(f"model: {name!r} is not loaded; {' and '.join(map(repr, served))} are", param="model")
+        return Json(served[name])
 
     @app.get("/v1/audio/voices")
     async def list_voices() -> Json:
@@ -121,16 +173,17 @@ def _add_listings(app: FastAPI, desk: Desk, steps: StepLog) -> None:
         return Json({"object": "list", "request_id": request_id, "data": [timing.to_json() for timing in record]})
 
 
-def _add_condition(app: FastAPI, speaker: Speaker, metrics: Metrics) -> None:
+def _add_condition(app: FastAPI, speaker: Speaker, language: LanguageModel | None, metrics: Metrics) -> None:
     @app.get("/health")
     async def health() -> Json:
         """Whether the server's loop is alive, and what its stages do."""
         now = speaker.health()
-        return Json({"status": "ok", "speech": now.state.value, "detail": now.detail, **now.facts})
+        text = {} if language is None else {"language": language.status().to_json()}
+        return Json({"status": "ok", "speech": now.state.value, "detail": now.detail, **now.facts, **text})
 
     @app.get("/ready")
     async def ready() -> Json:
-        """Whether a request makes sense now."""
+        """Whether a request for speech makes sense now; `/health` says it of text."""
         now = speaker.health()
         if not now.serving:
             raise NotReadyError(f"Loading model: {now.detail}" if now.detail else "Loading model")

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
+from ouzel.config.schema import GatewayConfig
 from ouzel.errors import BodyTooLargeError, SlowBodyError
 from ouzel.gateway.gone import ClientGone
+from ouzel.gateway.wishes import parse_json
+from ouzel.text.limits import decode_text
 
-__all__ = ["read_body"]
+__all__ = ["read_body", "read_fields"]
+
+
+async def read_fields(request: Request, gateway: GatewayConfig) -> dict[str, Any]:
+    """A body's JSON object, whatever its content type says: curl calls it a form, and nothing else makes sense here.
+
+    :raises RequestError: when it is none
+    :raises BodyTooLargeError, SlowBodyError, ClientGone: as `read_body` does
+    """
+    body = await read_body(request, gateway.max_body_bytes, gateway.send_deadline_s)
+    return parse_json(decode_text(body, param="body"))
 
 
 async def read_body(request: Request, most_bytes: int, within_s: float) -> bytes:

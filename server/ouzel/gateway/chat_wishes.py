@@ -50,10 +50,6 @@ class ChatRequest(TextFields):
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="Further variables of the template.")
 
     def requests(self) -> tuple[LanguageRequest, ...]:
-        """The one request that it is.
-
-        :raises RequestError: for the first field that is wrong, and for those that don't go together
-        """
         if self.top_logprobs is not None and not self.logprobs:
             raise RequestError("top_logprobs: needs logprobs: true", param="top_logprobs")
         tools = _tools(self.tools or ())

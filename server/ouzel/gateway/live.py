@@ -13,9 +13,11 @@ from starlette.types import Receive, Scope, Send
 from ouzel.errors import OuzelError
 from ouzel.gateway.gone import ClientGone, unless_gone
 
-__all__ = ["LiveResponse"]
+__all__ = ["LIVE_HEADERS", "LiveResponse"]
 
 log = logging.getLogger(__name__)
+
+LIVE_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Accept-Ranges": "none"}
 
 
 class LiveResponse(Response):

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ouzel import __version__
-from ouzel.gateway.prometheus import Counter, Gauge, Histogram, Metric, ReadCounter, render
+from ouzel.gateway.language import LanguageModel
+from ouzel.gateway.language_metrics import LanguageMetrics
+from ouzel.gateway.prometheus import Counter, Gauge, Histogram, Labels, Metric, ReadCounter, render
 from ouzel.gateway.timing import Timing
 from ouzel.stats.phases import FRAME_NS
 
@@ -26,13 +28,15 @@ _STEP = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.12, 0.2, 0
 class Metrics:
     """Everything on the `/metrics` page."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: LanguageModel | None = None) -> None:
         self.waiting = 0
         self.running = 0
         self.sockets = 0
-        self.loaded: dict[tuple[str, ...], float] = {}
+        self.loaded: dict[Labels, float] = {}
         kind = ("kind",)
         self._requests = Counter("ouzel_requests_total", "Requests by how they ended.", ("kind", "outcome"))
+        #: None where no language model is served
+        self.language = None if language is None else LanguageMetrics(language, self._requests)
         self._first_audio = Histogram(
             "ouzel_tts_time_to_first_audio_seconds", "From the request to its first audio.", _FIRST_AUDIO
         )
@@ -55,18 +59,28 @@ class Metrics:
             "ouzel_cancel_latency_seconds", "From a cancel to the end of its utterance.", _FIRST_AUDIO
         )
         self._page: list[Metric] = [
-            Gauge("ouzel_requests_waiting", "Requests before their audio.", lambda: {("tts",): self.waiting}, kind),
-            Gauge("ouzel_requests_running", "Requests that are sounding.", lambda: {("tts",): self.running}, kind),
+            Gauge("ouzel_requests_waiting", "Requests before their first audio or text.", self._waiting, kind),
+            Gauge("ouzel_requests_running", "Requests that sound or write.", self._running, kind),
             Gauge("ouzel_sockets", "Open speech connections.", lambda: {(): self.sockets}),
             self._requests, self._first_audio, self._rtf, self._underrun, self._continuity, self._step, self._missed,
             self._frames, self._starved, self._cancel,
-            Gauge("ouzel_model_loaded", "Models in memory.", lambda: self.loaded, ("model",)),
+            *(self.language.page if self.language else []),
+            Gauge("ouzel_model_loaded", "Models that serve.", self._loaded, ("model",)),
             Gauge("ouzel_build_info", "What runs here.", _build, ("version", "torch")),
             *_process(),
         ]  # fmt: skip
 
     def page(self) -> str:
         return render(self._page)
+
+    def _waiting(self) -> dict[Labels, float]:
+        return _by_kind(self.waiting, self.language.waiting if self.language else None)
+
+    def _running(self) -> dict[Labels, float]:
+        return _by_kind(self.running, self.language.running if self.language else None)
+
+    def _loaded(self) -> dict[Labels, float]:
+        return self.loaded | (self.language.loaded() if self.language else {})
 
     def first_audio(self, seconds: float) -> None:
         self._first_audio.observe(seconds)
@@ -97,6 +111,10 @@ class Metrics:
 
     def cancelled(self, seconds: float) -> None:
         self._cancel.observe(seconds)
+
+
+def _by_kind(tts: int, llm: int | None) -> dict[Labels, float]:
+    return {("tts",): tts} if llm is None else {("tts",): tts, ("llm",): llm}
 
 
 def _build() -> dict[tuple[str, ...], float]:

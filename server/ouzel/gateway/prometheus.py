@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Metric", "ReadCounter", "render"]
+__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Labels", "Metric", "ReadCounter", "render"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -18,7 +18,7 @@ from ouzel.errors import (
     RequestError,
 )
 
-__all__ = ["Json", "error_body", "error_code", "error_reply", "http_error_reply"]
+__all__ = ["Json", "error_body", "error_code", "error_reply", "http_error_reply", "model_warning"]
 
 _CODES: tuple[tuple[type[OuzelError], str], ...] = (
     (RequestError, "invalid_request_error"),
@@ -62,6 +62,13 @@ def http_error_reply(status: int, message: str | None = None, headers: Mapping[s
     """The reply to what HTTP itself refuses: no such route, no such method, too large a body."""
     kind = _OF_STATUS.get(status, "invalid_request_error" if status < 500 else _INTERNAL)
     return Json(_body(message or HTTPStatus(status).phrase, kind, None, status), status, dict(headers or {}))
+
+
+def model_warning(asked: str | None, served: str) -> dict[str, str]:
+    """A header for whoever asked for another model than the one that serves."""
+    if asked is None or asked == served:
+        return {}
+    return {"Warning": f"199 ouzel {json.dumps(f'model {asked} is not loaded; {served} serves')}"}
 
 
 def _body(message: str, kind: str, param: str | None, status: int) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -13,18 +12,17 @@ from starlette.responses import Response
 from ouzel.audio.chain import whole_file
 from ouzel.config.schema import DeployConfig
 from ouzel.errors import EngineError, RequestError
-from ouzel.gateway.bodies import read_body
+from ouzel.gateway.bodies import read_fields
 from ouzel.gateway.events import speech_events
 from ouzel.gateway.gone import unless_gone
-from ouzel.gateway.live import LiveResponse
+from ouzel.gateway.live import LIVE_HEADERS, LiveResponse
+from ouzel.gateway.replies import model_warning
 from ouzel.gateway.speech import Desk, Piece, Speech
 from ouzel.gateway.timing import StepLog, Timing, server_timing
-from ouzel.gateway.wishes import SpeechRequest, UnknownFields, parse_fields, parse_json
-from ouzel.text.limits import check_text, decode_text
+from ouzel.gateway.wishes import SpeechRequest, UnknownFields, parse_fields
+from ouzel.text.limits import check_text
 
 __all__ = ["SpeechEndpoint"]
-
-_LIVE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Accept-Ranges": "none"}
 
 
 class SpeechEndpoint:
@@ -49,7 +47,7 @@ class SpeechEndpoint:
         record = self._steps.open(request.scope["state"]["request_id"])
         pieces = _sounding(speech, record)
         events = asked.stream_format == "sse"
-        headers = self._model_warning(asked.model)
+        headers = model_warning(asked.model, self._desk.speaker.model)
         if asked.stream is False:
             return await unless_gone(request.receive, self._stopping, _buffered(speech, pieces, events, headers))
         body = speech_events(speech, pieces) if events else _audio(pieces)
@@ -59,22 +57,13 @@ class SpeechEndpoint:
             headers["Server-Timing"] = server_timing(record[0])
         kind = "text/event-stream" if events else wish.shape.content_type
         deadline_s = self._config.gateway.send_deadline_s
-        return LiveResponse(first, body, kind, _LIVE | headers, deadline_s, self._stopping)
+        return LiveResponse(first, body, kind, LIVE_HEADERS | headers, deadline_s, self._stopping)
 
     async def _read(self, request: Request) -> SpeechRequest:
-        # The content type is not looked at: curl says "form" of JSON, and no other body makes sense here.
-        gateway = self._config.gateway
-        body = await read_body(request, gateway.max_body_bytes, gateway.send_deadline_s)
-        fields = parse_json(decode_text(body, param="body"))
+        fields = await read_fields(request, self._config.gateway)
         asked = parse_fields(SpeechRequest, fields)
         self._unknown.note(SpeechRequest, fields, strict=request.query_params.get("strict") == "1")
         return asked
-
-    def _model_warning(self, asked: str | None) -> dict[str, str]:
-        served = self._desk.speaker.model
-        if asked is None or asked == served:
-            return {}
-        return {"Warning": f"199 ouzel {json.dumps(f'model {asked} is not loaded; {served} speaks')}"}
 
 
 async def _sounding(speech: Speech, record: list[Timing]) -> AsyncGenerator[Piece, None]:

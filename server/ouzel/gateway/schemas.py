@@ -1,13 +1,15 @@
-"""The speech request in OpenAPI's words; its body is read by us and not by the framework."""
+"""Requests in OpenAPI's words; their bodies are read by us and not by the framework."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ouzel.audio.formats import FORMATS
-from ouzel.gateway.wishes import SpeechRequest
+from ouzel.gateway.chat_wishes import ChatRequest
+from ouzel.gateway.text_wishes import CompletionRequest
+from ouzel.gateway.wishes import Fields, SpeechRequest
 
-__all__ = ["SPEECH_SCHEMA"]
+__all__ = ["CHAT_SCHEMA", "COMPLETION_SCHEMA", "SPEECH_SCHEMA"]
 
 
 def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
@@ -19,17 +21,21 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
     return [_inlined(part, definitions) for part in schema] if isinstance(schema, list) else schema
 
 
-def _speech_schema() -> dict[str, Any]:
-    schema = SpeechRequest.model_json_schema()
-    audio = {one.media_type: {"schema": {"type": "string", "format": "binary"}} for one in FORMATS.values()}
-    events = {"text/event-stream": {"schema": {"type": "string"}}}
+def _schema(asked: type[Fields], description: str, content: dict[str, Any]) -> dict[str, Any]:
+    schema = asked.model_json_schema()
     return {
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": _inlined(schema, schema.get("$defs", {}))}},
         },
-        "responses": {"200": {"description": "Audio, while it is made.", "content": audio | events}},
+        "responses": {"200": {"description": description, "content": content | _EVENTS}},
     }
 
 
-SPEECH_SCHEMA = _speech_schema()
+_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+_AUDIO = {one.media_type: {"schema": {"type": "string", "format": "binary"}} for one in FORMATS.values()}
+_TEXT = {"application/json": {"schema": {"type": "object"}}}
+
+SPEECH_SCHEMA = _schema(SpeechRequest, "Audio, while it is made.", _AUDIO)
+CHAT_SCHEMA = _schema(ChatRequest, "The answer, whole or while it is written.", _TEXT)
+COMPLETION_SCHEMA = _schema(CompletionRequest, "The text, whole or while it is written.", _TEXT)

@@ -17,6 +17,7 @@ from ouzel.config.schema import DeployConfig, GatewayConfig
 from ouzel.errors import ConfigError
 from ouzel.gateway.api_key import ApiKey, check_bind
 from ouzel.gateway.app import create_app
+from ouzel.gateway.language import LanguageModel
 from ouzel.gateway.speaker import Speaker
 from ouzel.gateway.systemd import Notifier, keep_informed
 
@@ -96,14 +97,17 @@ async def serve(
     key: ApiKey | None = None,
     notifier: Notifier | None = None,
     page: bool = True,
+    language: LanguageModel | None = None,
 ) -> None:
     """Serve until a signal comes. The port is open while the speaker loads; until then requests get a 503.
 
     :param page: whether browsers get the demo page
+    :param language: None where no text is served
     :raises OuzelError: what the speaker raised when it loaded
     """
     stopping, served = asyncio.Event(), asyncio.Event()
-    server = SpeechServer(create_app(speaker, config, key=key, stopping=stopping, page=page), stopping)
+    app = create_app(speaker, config, key=key, stopping=stopping, page=page, language=language)
+    server = SpeechServer(app, stopping)
     notifier = notifier or Notifier(None)
     # asyncio does this only for sockets that name their protocol; without, a small piece waits 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # which its connections inherit

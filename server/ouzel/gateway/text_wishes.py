@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -35,7 +36,7 @@ class StreamOptions(Fields):
     include_usage: bool = False
 
 
-class TextFields(Fields):
+class TextFields(Fields, ABC):
     """What both kinds of request may ask for."""
 
     refused: ClassVar[tuple[str, ...]] = (
@@ -72,6 +73,13 @@ class TextFields(Fields):
     def include_usage(self) -> bool:
         """Whether a stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @abstractmethod
+    def requests(self) -> tuple[LanguageRequest, ...]:
+        """As the language model takes it, one for each prompt.
+
+        :raises RequestError: for the first field that is wrong, and for those that don't go together
+        """
 
     def sampling(self, max_tokens: int | None, logprobs: int | None) -> LanguageSampling:
         return LanguageSampling(
@@ -114,10 +122,6 @@ class CompletionRequest(TextFields):
     best_of: int | None = None
 
     def requests(self) -> tuple[LanguageRequest, ...]:
-        """One for each prompt.
-
-        :raises RequestError: for what isn't a prompt, and for fields that don't go together
-        """
         prompts = _prompts(self.prompt)
         if len(prompts) * self.choices > _MOST_CHOICES:
             asked = f"{len(prompts)} prompts × {self.choices}"
