@@ -103,10 +103,14 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?<![\w.]) \d+(?:\.\d+){2,} (?!\w)", lambda m: " dot ".join(cardinal(n) for n in m.group().split("."))),
     rule(r"(?<![\w,.]) '? (?P<century>1\d|20)? (?P<decade>\d0) '?s \b", _decade),
     rule(r"(?<![\w.]) (\d[\d,]*)(?:st|nd|rd|th)\b", lambda m: ordinal(m[1]), re.IGNORECASE),
-    rule(r"(?<![\w./]) (?:(?P<whole>\d+)\ )? (?P<top>\d{1,2})/(?P<bottom>[2-9]|1\d|[1-9]0|100) (?![\w/]|\.\d)",
-         _fraction),
-    rule(rf"\b (?P<cue>{_YEAR_CUES}) \s+ (?P<year>1[0-9]{{3}}|20\d\d) (?![\w,.:/%]\d|\w|\.\d)",
-         lambda m: f"{m['cue']} {year(m['year'])}", re.IGNORECASE),
+    rule(
+        r"(?<![\w./]) (?:(?P<whole>\d+)\ )? (?P<top>\d{1,2})/(?P<bottom>[2-9]|1\d|[1-9]0|100) (?![\w/]|\.\d)", _fraction
+    ),
+    rule(
+        rf"\b (?P<cue>{_YEAR_CUES}) \s+ (?P<year>1[0-9]{{3}}|20\d\d) (?![\w,.:/%]\d|\w|\.\d)",
+        lambda m: f"{m['cue']} {year(m['year'])}",
+        re.IGNORECASE,
+    ),
     rule(r"(?<=\d) \s*[–-]\s* (?=\d[\d,.]*\s*=)", " minus "),
     rule(r"(?<=\d) [–:-] (?=\d)", " to "),
     rule(r"(?<=\d) \ ?[*×·]\ ? (?=[\d(])", " times "),
