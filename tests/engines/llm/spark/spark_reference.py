@@ -31,16 +31,19 @@ ALL = Traits()
 
 
 def logprobs(
-    config: Mapping[str, Any], weights: Mapping[str, Tensor], ids: Sequence[int], traits: Traits = ALL
+    config: Mapping[str, Any], weights: Mapping[str, Tensor], ids: Sequence[int], traits: Traits = ALL, last: int = 0
 ) -> Tensor:
-    """Log-probabilities of the token after each position, [T, V] float32; `weights` by their published names."""
+    """Log-probabilities of the token after each position, or after the `last` of them, [T, V] float32.
+
+    `weights` by their published names; each is read when its layer is reached, and once.
+    """
     table = weights["model.embedding.weight"]
     x = F.embedding(torch.tensor(ids), table)
     for number, kind in enumerate(config["layer_types"]):
         prefix = f"model.layers.{number}."
-        layer = {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
+        layer = {name.removeprefix(prefix): weights[name] for name in weights if name.startswith(prefix)}
         x = _layer(config, layer, kind if traits.layer_pattern else SLIDING, x, traits)
-    x = _norm(x, weights["model.norm.weight"], config["rms_norm_eps"])
+    x = _norm(x[-last:], weights["model.norm.weight"], config["rms_norm_eps"])
     head = table if config["tie_word_embeddings"] else weights["lm_head.weight"]
     return (x @ head.T).log_softmax(-1)
 
@@ -81,9 +84,10 @@ def _attention(config: Mapping[str, Any], layer: Mapping[str, Tensor], kind: str
 def _rotate(x: Tensor, theta: float, rotated: int) -> Tensor:
     # x: [heads, T, D] float32; of the first `rotated` dims, those half of them apart turn together
     half = rotated // 2
-    frequencies = theta ** (-torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None] * frequencies
-    cos, sin = angles.cos().float(), angles.sin().float()
+    # Frequencies and angles are float32, as in training: the rounding of an angle grows with the position.
+    frequencies = 1 / theta ** (torch.arange(half) / half)
+    angles = torch.arange(x.shape[1])[:, None] * frequencies
+    cos, sin = angles.cos(), angles.sin()
     first, second, rest = x[..., :half], x[..., half:rotated], x[..., rotated:]
     return torch.cat([first * cos - second * sin, second * cos + first * sin, rest], -1)
 

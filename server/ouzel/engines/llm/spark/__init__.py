@@ -1,0 +1,18 @@
+"""Spark-X2.5 for vLLM: a hybrid decoder that has no implementation there."""
+
+from __future__ import annotations
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Make Spark known to transformers and vLLM; the entry point `vllm.general_plugins`, called once a process."""
+    from transformers import AutoConfig
+    from vllm import ModelRegistry
+
+    from ouzel.engines.llm.spark.config import SparkConfig
+    from ouzel.engines.llm.spark.model import SparkForCausalLM
+
+    AutoConfig.register(SparkConfig.model_type, SparkConfig, exist_ok=True)
+    # The class, not its name: a name is inspected in another process, which imports vLLM again and takes as long.
+    ModelRegistry.register_model("Spark2_5ForCausalLM", SparkForCausalLM)
