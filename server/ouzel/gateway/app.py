@@ -74,8 +74,9 @@ def create_app(
         title="Ouzel", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     stopping = stopping or asyncio.Event()
-    _add_speech(app, desk, config, steps, stopping)
-    _add_text(app, _text_endpoints(language, metrics, config, stopping))
+    answers = AnswerDesk(language, metrics.language) if language and metrics.language else None
+    _add_speech(app, desk, answers, config, steps, stopping)
+    _add_text(app, _text_endpoints(answers, config, stopping))
     _add_listings(app, desk, language, steps)
     _add_condition(app, speaker, language, metrics)
     _add_front(app, page)
@@ -89,9 +90,16 @@ def create_app(
     return app
 
 
-def _add_speech(app: FastAPI, desk: Desk, config: DeployConfig, steps: StepLog, stopping: asyncio.Event) -> None:
+def _add_speech(
+    app: FastAPI,
+    desk: Desk,
+    answers: AnswerDesk | None,
+    config: DeployConfig,
+    steps: StepLog,
+    stopping: asyncio.Event,
+) -> None:
     speech = SpeechEndpoint(desk, config, steps, stopping)
-    socket = SocketEndpoint(desk, config, stopping)
+    socket = SocketEndpoint(desk, answers, config, stopping)
 
     @app.post("/v1/audio/speech", response_class=Response, openapi_extra=SPEECH_SCHEMA)
     async def create_speech(request: Request) -> Response:
@@ -109,19 +117,16 @@ class _TextEndpoints(NamedTuple):
     chat: Endpoint
 
 
-def _text_endpoints(
-    language: LanguageModel | None, metrics: Metrics, config: DeployConfig, stopping: asyncio.Event
-) -> _TextEndpoints:
-    if language is None or metrics.language is None:
+def _text_endpoints(answers: AnswerDesk | None, config: DeployConfig, stopping: asyncio.Event) -> _TextEndpoints:
+    if answers is None:
         return _TextEndpoints(_no_language, _no_language)
     # The `openai` package comes with the language model, and takes most of a second.
     from ouzel.gateway.chat_form import ChatForm
     from ouzel.gateway.completion_form import CompletionForm
 
-    desk = AnswerDesk(language, metrics.language)
     return _TextEndpoints(
-        TextEndpoint(desk, CompletionRequest, CompletionForm, config.gateway, stopping),
-        TextEndpoint(desk, ChatRequest, ChatForm, config.gateway, stopping),
+        TextEndpoint(answers, CompletionRequest, CompletionForm, config.gateway, stopping),
+        TextEndpoint(answers, ChatRequest, ChatForm, config.gateway, stopping),
     )
 
 

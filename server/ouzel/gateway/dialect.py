@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ouzel.errors import OuzelError, RequestError
+from ouzel.gateway.forms import usage_fields
 from ouzel.gateway.replies import error_code
 from ouzel.gateway.timing import Timing
 from ouzel.gateway.wishes import SessionConfig, parse_fields, parse_json
 from ouzel.stages.core import FinishReason
+from ouzel.stages.language import Usage
 
 __all__ = [
     "AudioDone",
@@ -30,6 +32,8 @@ __all__ = [
     "SessionCreated",
     "SessionDone",
     "Text",
+    "TextDone",
+    "TextPiece",
 ]
 
 Message = str | bytes
@@ -107,6 +111,24 @@ class PieceTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPiece:
+    """More of the answer."""
+
+    utterance: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDone:
+    """The answer is written to its end."""
+
+    utterance: int
+    text: str
+    reason: FinishReason
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class SessionDone:
     utterances: int
 
@@ -118,7 +140,7 @@ class Fault:
     error: OuzelError
 
 
-Event = SessionCreated | AudioStart | AudioPiece | AudioDone | PieceTiming | SessionDone | Fault
+Event = SessionCreated | AudioStart | AudioPiece | AudioDone | PieceTiming | TextPiece | TextDone | SessionDone | Fault
 
 
 _MESSAGES = ("session.config", "input.text", "input.done", "input.cancel", "session.close")
@@ -206,6 +228,11 @@ def _content(event: Event) -> dict[str, object]:
             return {"type": "audio.timing", "utterance_index": utterance} | timing.to_json()
         case AudioDone():
             return _done(event)
+        case TextPiece(utterance, text):
+            return {"type": "text.delta", "utterance_index": utterance, "text": text}
+        case TextDone(utterance, text, reason, usage):
+            done = {"type": "text.done", "utterance_index": utterance, "text": text, "reason": reason.value}
+            return done | {"usage": usage_fields(usage)}
         case SessionDone(utterances):
             return {"type": "session.done", "utterances": utterances}
         case Fault(error):

@@ -55,6 +55,9 @@ class Metrics:
         )
         self._frames = Counter("ouzel_frames_total", "Codec frames sent.")
         self._starved = Counter("ouzel_text_starved_frames_total", "Codec frames' time spent waiting for text.")
+        self._gaps = Counter(
+            "ouzel_tts_gap_seconds_total", "Silence that listeners heard, by what was late: text or voice.", ("cause",)
+        )
         self._cancel = Histogram(
             "ouzel_cancel_latency_seconds", "From a cancel to the end of its utterance.", _FIRST_AUDIO
         )
@@ -63,7 +66,7 @@ class Metrics:
             Gauge("ouzel_requests_running", "Requests that sound or write.", self._running, kind),
             Gauge("ouzel_sockets", "Open speech connections.", lambda: {(): self.sockets}),
             self._requests, self._first_audio, self._rtf, self._underrun, self._continuity, self._step, self._missed,
-            self._frames, self._starved, self._cancel,
+            self._frames, self._starved, self._gaps, self._cancel,
             *(self.language.page if self.language else []),
             Gauge("ouzel_model_loaded", "Models that serve.", self._loaded, ("model",)),
             Gauge("ouzel_build_info", "What runs here.", _build, ("version", "torch")),
@@ -95,6 +98,13 @@ class Metrics:
         if timing.used_ns > timing.budget_ns:
             self._missed.add(by=timing.frames)
         self._starved.add(by=timing.starved_ns / FRAME_NS)
+
+    def gap(self, seconds: float, starved_s: float) -> None:
+        """A piece came after a silence, and the voice had waited so long for its text."""
+        starved_s = min(seconds, starved_s)
+        for cause, part_s in (("text", starved_s), ("voice", seconds - starved_s)):
+            if part_s:
+                self._gaps.add(cause, by=part_s)
 
     def ended(self, outcome: str) -> None:
         self._requests.add("tts", outcome)

@@ -47,7 +47,8 @@ class OmniSpeaker:
             seed=utterance.seed,
             max_frames=utterance.max_frames,
             chunk_frames=utterance.chunk_frames,
-            whole_pieces=not isinstance(utterance.text, str),
+            streaming_layout=utterance.along and self._omni.voice.text_mode == "raw",
+            whole_pieces=not (utterance.along or isinstance(utterance.text, str)),
         )
         async with speech:
             async for chunk in speech:

@@ -1,4 +1,7 @@
-"""A session of speech over two-way messages: one task reads, while another speaks the utterances in their order."""
+"""A session of speech over two-way messages: one task reads, while another speaks the utterances in their order.
+
+An utterance is said as it is, or it is a question, and what a language model answers is written and said.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from ouzel.config.schema import DeployConfig
-from ouzel.errors import BusyError, OuzelError, RequestError
+from ouzel.errors import BusyError, NotReadyError, OuzelError, RequestError
+from ouzel.gateway.aloud import SpokenAnswer
+from ouzel.gateway.answer import AnswerDesk
+from ouzel.gateway.conversation import Conversation, ReplyWish
 from ouzel.gateway.dialect import (
     AudioDone,
     AudioPiece,
@@ -27,12 +33,15 @@ from ouzel.gateway.dialect import (
     SessionCreated,
     SessionDone,
     Text,
+    TextDone,
+    TextPiece,
 )
 from ouzel.gateway.speech import Desk, Piece, Speech
 from ouzel.gateway.utterance import UtteranceInWork
 from ouzel.gateway.wishes import SessionConfig, Wish
 from ouzel.scheduling.deadlines import ProgressDeadline
 from ouzel.stages.core import FinishReason
+from ouzel.stages.language import TextDelta
 from ouzel.stats.phases import Phase
 
 __all__ = ["NORMAL", "Session"]
@@ -49,13 +58,16 @@ class Session:
     def __init__(
         self,
         desk: Desk,
+        answers: AnswerDesk | None,
         config: DeployConfig,
         session_id: str,
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
         stopping: asyncio.Event,
     ) -> None:
+        """:param answers: None where no language model is served"""
         self._desk = desk
+        self._answers = answers
         self._config = config
         self._id = session_id
         self._receive = receive
@@ -63,6 +75,8 @@ class Session:
         self._stopping = stopping
         self._dialect = NativeDialect()
         self._wish: Wish | None = None
+        self._reply: ReplyWish | None = None
+        self._conversation = Conversation()
         #: those that haven't ended, by number; the oldest is the one that speaks
         self._unfinished: dict[int, UtteranceInWork] = {}
         self._queue: asyncio.Queue[UtteranceInWork | None] = asyncio.Queue()
@@ -135,13 +149,24 @@ class Session:
 
     async def _configure(self, config: SessionConfig) -> None:
         self._desk.check_ready()
-        if config.respond:
-            raise RequestError("respond: no language model is served here", param="respond")
+        reply = self._reply_wish(config) if config.respond else None
         voices, rate = self._desk.voices, self._desk.speaker.sample_rate
         first = self._wish is None
         self._wish = config.wish(config.format, voices, rate, format_param="format")
+        self._reply = reply
         if first:
             await self._send(SessionCreated(self._id, voices.names, rate))
+
+    def _reply_wish(self, config: SessionConfig) -> ReplyWish:
+        """:raises NotReadyError: when the language model can answer nothing now."""
+        if self._answers is None:
+            raise RequestError("respond: no language model is served here", param="respond")
+        now = self._answers.language.status()
+        if not now.serving:
+            raise NotReadyError(f"the language model is {now.state.value}{now.reason and f': {now.reason}'}")
+        return ReplyWish(
+            system=config.system, temperature=config.temperature, max_tokens=config.max_tokens, seed=config.seed
+        )
 
     async def _feed(self, index: int, text: str) -> None:
         """Text of an utterance; what comes for one that has ended is dropped."""
@@ -159,7 +184,7 @@ class Session:
             error = BusyError(f"{_MOST_UTTERANCES} utterances of this session wait already; let one end first")
             await self._send(_ended(index, FinishReason.ERROR, None, error))
             return
-        utterance = UtteranceInWork(index, self._wish, self._config.limits.max_text_letters)
+        utterance = UtteranceInWork(index, self._wish, self._config.limits.max_text_letters, self._reply)
         self._unfinished[index] = utterance
         self._queue.put_nowait(utterance)
 
@@ -179,11 +204,11 @@ class Session:
         """Speak it to its end, whatever that is."""
         reason, fault = FinishReason.STOP, None
         try:
-            await utterance.run(asyncio.ensure_future(self._speak(utterance)))
+            work = self._speak(utterance) if utterance.reply is None else self._respond(utterance, utterance.reply)
+            await utterance.run(asyncio.ensure_future(work))
+            reason = utterance.reason
             if utterance.stopped_at is not None:
                 reason, fault = FinishReason.CANCELLED, utterance.fault
-            elif utterance.speech is not None and utterance.speech.end is not None:
-                reason = utterance.speech.end.reason
         except OuzelError as error:
             fault = error
         return _ended(utterance.index, reason if fault is None else FinishReason.ERROR, utterance.speech, fault)
@@ -195,17 +220,46 @@ class Session:
                 return
             speech = utterance.speech = self._desk.say(utterance.wish, _with_first(first, sentences))
             async with aclosing(speech.pieces()) as pieces:
-                started = False
                 async for piece in pieces:
-                    if piece.data and not started:
-                        started = True
-                        shape = utterance.wish.shape
-                        await self._send(AudioStart(utterance.index, shape.format.name, shape.sample_rate))
                     await self._send_piece(utterance, piece)
+            if speech.end is not None:
+                utterance.reason = speech.end.reason
+
+    async def _respond(self, utterance: UtteranceInWork, wish: ReplyWish) -> None:
+        """Answer it, in text and in sound as they are made."""
+        question = await utterance.text.whole()
+        if not question:
+            return
+        assert self._answers is not None
+        request = self._conversation.request(question, wish, self._answers.language)
+        answer = self._answers.answer([request], f"{self._id}-{utterance.index}")
+        spoken = SpokenAnswer(self._desk, answer, utterance.wish, self._config.limits.max_text_letters)
+        try:
+            async with aclosing(spoken.parts()) as parts:
+                async for part in parts:
+                    utterance.speech = spoken.speech
+                    if isinstance(part, Piece):
+                        await self._send_piece(utterance, part)
+                    elif part is not None:
+                        await self._send_text(utterance, spoken, part)
+            utterance.reason = spoken.reason
+        finally:
+            self._conversation.keep(question, spoken.text)
+
+    async def _send_text(self, utterance: UtteranceInWork, spoken: SpokenAnswer, delta: TextDelta) -> None:
+        if delta.content:
+            await self._send(TextPiece(utterance.index, delta.content))
+        if delta.usage is not None:
+            reason = delta.finish or FinishReason.STOP
+            await self._send(TextDone(utterance.index, spoken.text, reason, delta.usage))
 
     async def _send_piece(self, utterance: UtteranceInWork, piece: Piece) -> None:
         began = time.perf_counter_ns()
         if piece.data:
+            if not utterance.started:
+                utterance.started = True
+                shape = utterance.wish.shape
+                await self._send(AudioStart(utterance.index, shape.format.name, shape.sample_rate))
             await self._send(AudioPiece(piece.data))
         if utterance.wish.timing and piece.timing.frames:
             phases = {**piece.timing.phases, Phase.SEND: time.perf_counter_ns() - began}

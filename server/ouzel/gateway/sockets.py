@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from ouzel.config.schema import DeployConfig
 from ouzel.errors import OuzelError
+from ouzel.gateway.answer import AnswerDesk
 from ouzel.gateway.dialect import Message
 from ouzel.gateway.replies import error_reply
 from ouzel.gateway.session import Session
@@ -25,8 +26,10 @@ _TRY_AGAIN = 1013
 class SocketEndpoint:
     """The endpoint, and what all its sockets share."""
 
-    def __init__(self, desk: Desk, config: DeployConfig, stopping: asyncio.Event) -> None:
+    def __init__(self, desk: Desk, answers: AnswerDesk | None, config: DeployConfig, stopping: asyncio.Event) -> None:
+        """:param answers: None where no language model is served"""
         self._desk = desk
+        self._answers = answers
         self._config = config
         self._stopping = stopping
 
@@ -53,7 +56,9 @@ class SocketEndpoint:
 
         session_id = uuid4().hex
         try:
-            code = await Session(self._desk, self._config, session_id, receive, send, self._stopping).run()
+            code = await Session(
+                self._desk, self._answers, self._config, session_id, receive, send, self._stopping
+            ).run()
         except WebSocketDisconnect:
             log.info("session %s: the client left", session_id)
             return

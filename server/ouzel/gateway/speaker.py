@@ -48,7 +48,7 @@ class Health:
 class Utterance:
     """One thing to say. None leaves a wish to the voice or the deployment."""
 
-    #: whole, or in pieces that are each safe to speak
+    #: whole, or in pieces that are each safe to speak, whatever follows
     text: str | AsyncIterator[str]
     speaker: str | None = None
     language: str | None = None
@@ -56,6 +56,8 @@ class Utterance:
     seed: int | None = None
     max_frames: int | None = None
     chunk_frames: tuple[int, ...] | None = None
+    #: The pieces may end anywhere between words, and a voice that can reads along while they come.
+    along: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

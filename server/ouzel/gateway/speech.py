@@ -52,8 +52,11 @@ class Desk:
     def voices(self) -> Voices:
         return Voices(self.speaker.voices)
 
-    def say(self, wish: Wish, text: str | AsyncIterator[str]) -> Speech:
-        """An utterance; it begins when its first piece is asked for."""
+    def say(self, wish: Wish, text: str | AsyncIterator[str], *, along: bool = False) -> Speech:
+        """An utterance; it begins when its first piece is asked for.
+
+        :param along: the pieces are words and not sentences
+        """
         utterance = Utterance(
             text=text,
             speaker=wish.speaker,
@@ -62,6 +65,7 @@ class Desk:
             seed=wish.seed,
             max_frames=wish.max_frames,
             chunk_frames=wish.chunk_frames,
+            along=along,
         )
         return Speech(self, self.speaker.speak(utterance), wish, text if isinstance(text, str) else "")
 
@@ -162,6 +166,7 @@ class Speech:
         phases[Phase.ENCODE] = phases.get(Phase.ENCODE, 0) + time.perf_counter_ns() - began
         added_ms = chain.audio_ms - self.audio_ms
         gap_s = self._listener.hear(added_ms / 1000, self._desk.clock()) if added_ms else 0.0
+        self._desk.metrics.gap(gap_s, sound.starved_ns / 1e9 if sound else 0.0)
         timing = Timing(
             frame=self.frames,
             frames=sound.frames if sound else 0,

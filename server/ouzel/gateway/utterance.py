@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from ouzel.errors import OuzelError, TextTooLongError
+from ouzel.gateway.conversation import ReplyWish
 from ouzel.gateway.speech import Speech
 from ouzel.gateway.wishes import Wish
+from ouzel.stages.core import FinishReason
 from ouzel.text.limits import check_text
 from ouzel.text.sentences import SentenceSplitter
 
@@ -45,6 +47,10 @@ class SpokenText:
             self._hand_on(self._splitter.flush())
             self._ready.put_nowait(None)
 
+    async def whole(self) -> str:
+        """All of it, once it has ended."""
+        return "".join([sentence async for sentence in self.sentences()])
+
     async def sentences(self) -> AsyncGenerator[str, None]:
         """The sentences that have something to say, as they become certain."""
         while (sentence := await self._ready.get()) is not None:
@@ -59,12 +65,18 @@ class SpokenText:
 class UtteranceInWork:
     """An utterance from its first piece of text to its `audio.done`."""
 
-    def __init__(self, index: int, wish: Wish, longest: int) -> None:
+    def __init__(self, index: int, wish: Wish, longest: int, reply: ReplyWish | None = None) -> None:
+        """:param reply: how its text is to be answered; None where it is to be said itself"""
         self.index = index
         self.wish = wish
+        self.reply = reply
         self.text = SpokenText(longest)
         #: None before it has something to say
         self.speech: Speech | None = None
+        #: its first audio was announced
+        self.started = False
+        #: how its sound ended, where nothing stopped it
+        self.reason = FinishReason.STOP
         #: when it was told to stop, on the desk's clock
         self.stopped_at: float | None = None
         #: why, where that was not the client's wish

@@ -99,6 +99,9 @@ class SessionConfig(_Spoken):
 
     format: Name = "pcm"
     respond: bool = Field(False, description="Answer the text with a language model, and speak the answer.")
+    system: str | None = Field(None, description="What the language model is told before the conversation.")
+    temperature: float | None = Field(None, ge=0, description="Of the answer; 0 for the likeliest token each time.")
+    max_tokens: int | None = Field(None, ge=1, le=1 << 31, description="Of the answer.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
