@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from ouzel.config.schema import Code2WavConfig, DeployConfig, LimitsConfig, OrchestratorConfig, TalkerConfig
+from ouzel.config.schema import (
+    Code2WavConfig,
+    DeployConfig,
+    LimitsConfig,
+    LlmConfig,
+    OrchestratorConfig,
+    TalkerConfig,
+)
 from ouzel.orchestrator import VoiceFacts
 
 FAKES = str(Path(__file__).parents[1] / "stages")
@@ -43,8 +50,15 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
         stored_bytes=0,
     )
 
-    def options(limits: LimitsConfig | None = None, **orchestrator: Any) -> dict[str, Any]:
-        config = replace(BASE, orchestrator=replace(BASE.orchestrator, **orchestrator), limits=limits or BASE.limits)
+    def options(
+        limits: LimitsConfig | None = None, llm: LlmConfig | None = None, **orchestrator: Any
+    ) -> dict[str, Any]:
+        config = replace(
+            BASE,
+            orchestrator=replace(BASE.orchestrator, **orchestrator),
+            limits=limits or BASE.limits,
+            llm=llm or BASE.llm,
+        )
         return {"voice": facts, "config": config}
 
     return options

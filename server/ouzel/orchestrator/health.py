@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ouzel.orchestrator.language import LanguageStatus
 from ouzel.orchestrator.pace import DevicePace, describe
 from ouzel.scheduling import SchedulePlan
 from ouzel.stages.supervisor import StageStatus
@@ -28,6 +29,8 @@ class Health:
     pace: DevicePace | None
     #: what requests are served with that ask for nothing else; `reason` says why it isn't the profile's
     plan: SchedulePlan | None
+    #: of the language model; None where none is served. It is no part of `state`: speech serves without it.
+    language: LanguageStatus | None = None
 
     @property
     def ready(self) -> bool:
@@ -54,4 +57,5 @@ class Health:
             "start_delay_ms": plan and plan.start_delay_ms,
             "first_audio_ms": plan and plan.first_audio_ms,
             "reason": plan and plan.reason,
+            "language": self.language and self.language.to_json(),
         }

@@ -1,4 +1,4 @@
-"""AsyncOmni: a voice, served by its stages.
+"""AsyncOmni: a voice, served by its stages, and beside it a language model where the settings name one.
 
 async with AsyncOmni(deploy_profile="edge") as omni:
     async for chunk in omni.speak("The river keeps its own time."):
@@ -21,11 +21,13 @@ from typing import Literal, Self
 from weakref import WeakValueDictionary
 
 from ouzel.config import DeployConfig, load_config, probe_device
-from ouzel.errors import ConfigError, EngineError, NotReadyError, OuzelError, RequestError
+from ouzel.errors import ConfigError, EngineError, NotFoundError, NotReadyError, OuzelError, RequestError
 from ouzel.orchestrator.desk import Desk
 from ouzel.orchestrator.health import Health
+from ouzel.orchestrator.language import Generation, Language
 from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, Fitting
 from ouzel.orchestrator.request import State, Wishes
+from ouzel.orchestrator.serving import language_of
 from ouzel.orchestrator.slots import Slots
 from ouzel.orchestrator.source import words_of
 from ouzel.orchestrator.speech import Speech
@@ -33,6 +35,7 @@ from ouzel.orchestrator.stream import Stream
 from ouzel.orchestrator.voice import VoiceFacts
 from ouzel.scheduling import FRAMES_PER_SECOND, ChunkSchedule, kv_budget
 from ouzel.stages.core import SamplingWishes
+from ouzel.stages.language import LanguageRequest
 from ouzel.stages.launch import Launch, launch_process, launch_thread
 from ouzel.stages.loop import BEAT_S
 from ouzel.stages.messages import Setup
@@ -114,6 +117,10 @@ class AsyncOmni:
             sleep=sleep,
         )
         self._desk.stages = self._stages
+        #: None where the settings name none
+        self.language: Language | None = language_of(
+            config, step_stats=self._stats_on, launch=launch or launch_process, clock=clock, sleep=sleep
+        )
         self._timeline = InitTimeline("orchestrator")
         self._numbers = count(1)
         self._named: WeakValueDictionary[str, Stream] = WeakValueDictionary()
@@ -173,11 +180,25 @@ class AsyncOmni:
         )
         return self._open(text, wishes, request_id, whole_pieces=whole_pieces)
 
+    def generate(self, request: LanguageRequest, request_id: str | None = None) -> Generation:
+        """Begin to answer in text; iterating gives it as it is written. The request's slot and epoch are ours to give.
+
+        :raises NotFoundError: when no language model is served here
+        :raises NotReadyError: while it loads, is started again, or has failed
+        :raises BusyError: when its queue is at its bound
+        :raises RequestError: when the request asks for no choice or is too long to be handed on; what only the model
+            knows (its template, its context) is raised by the iteration
+        """
+        if self.language is None:
+            raise NotFoundError("no language model is served here", param="model")
+        return self.language.generate(request, request_id or f"r{next(self._numbers)}")
+
     def abort(self, request_id: str) -> bool:
-        """End a request with `cancelled`; False when none of this name is open, or all its sound was taken."""
+        """End what is spoken and what is written under this name; False when nothing is open, or all was taken."""
+        written = self.language is not None and self.language.abort(request_id)
         stream = self._named.get(request_id)
         if stream is None or stream.ended is not None:
-            return False
+            return written
         stream.abort()
         return True
 
@@ -193,31 +214,41 @@ class AsyncOmni:
             placement="colocate" if self.colocated else "side_by_side",
             pace=self._fitting.pace,
             plan=self._fitting.plan,
+            language=None if self.language is None else self.language.status(),
         )
 
     async def stats(self) -> list[Snapshot]:
         """Step statistics of every process that answers, now; empty where they are off."""
         if not isinstance(self._stats, StepStats):
             return []
-        return [*await self._desk.snapshots(), self._stats.snapshot()]
+        written = [] if self.language is None else await self.language.snapshots()
+        return [*await self._desk.snapshots(), self._stats.snapshot(), *written]
 
     def timeline(self) -> tuple[Span, ...]:
         """What the start took, process by process."""
-        return (*self._timeline.spans, *self._stages.spans)
+        written = () if self.language is None else self.language.spans
+        return (*self._timeline.spans, *self._stages.spans, *written)
 
     async def __aenter__(self) -> Self:
         """Start the stages, and speak a few words to nobody, to see how fast that is.
 
-        :raises OuzelError: what keeps a stage from its start.
+        The language model goes on loading meanwhile and afterwards.
+
+        :raises OuzelError: what keeps a stage of the voice from its start.
         """
         self._state = "loading"
+        parallel = self.config.orchestrator.parallel_stage_init
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._close)
+            if self.language is not None and parallel:
+                await self.language.start()
             with self._timeline.phase("start stages"):
                 await self._stages.start()
             self._watch = asyncio.create_task(self._tick(), name="deadlines")
             with self._timeline.phase("measure"):
                 await self._measure()
+            if self.language is not None and not parallel:
+                await self.language.start()
             undo.pop_all()
         self._state = "serving"
         return self
@@ -232,7 +263,8 @@ class AsyncOmni:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._stages.stop()
+        stopping = [self._stages.stop()] if self.language is None else [self._stages.stop(), self.language.stop()]
+        await asyncio.gather(*stopping)
         self._desk.close()
         folder = os.environ.get(FOLDER_VARIABLE)
         if folder and isinstance(self._stats, StepStats):

@@ -14,14 +14,16 @@ from contextlib import ExitStack
 from typing import Any, Self, TypeVar
 
 from ouzel.errors import NotReadyError, OuzelError
+from ouzel.orchestrator.generation import Generation
 from ouzel.orchestrator.health import Health
 from ouzel.orchestrator.omni import AsyncOmni
 from ouzel.orchestrator.speech import AudioChunk, Speech
 from ouzel.stages.core import FinishReason
+from ouzel.stages.language import LanguageRequest, TextDelta, Usage
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.timeline import Span
 
-__all__ = ["Omni", "SyncSpeech"]
+__all__ = ["Omni", "SyncGeneration", "SyncSpeech"]
 
 T = TypeVar("T")
 
@@ -46,6 +48,14 @@ class Omni:
             return self._omni.speak(text, **wishes)
 
         return SyncSpeech(self, self._do(begin()))
+
+    def generate(self, request: LanguageRequest, request_id: str | None = None) -> SyncGeneration:
+        """Begin to answer in text; errors are those of `AsyncOmni.generate`."""
+
+        async def begin() -> Generation:
+            return self._omni.generate(request, request_id)
+
+        return SyncGeneration(self, self._do(begin()))
 
     def health(self) -> Health:
         return self._omni.health()
@@ -142,3 +152,58 @@ class SyncSpeech:
     async def _next(self) -> AudioChunk | None:
         # A StopAsyncIteration can't leave a coroutine as itself.
         return await anext(self._speech, None)
+
+
+class SyncGeneration:
+    """The text of one request; iterate over it, close it to abort."""
+
+    def __init__(self, omni: Omni, generation: Generation) -> None:
+        self._omni = omni
+        self._generation = generation
+
+    @property
+    def id(self) -> str:
+        return self._generation.id
+
+    @property
+    def finish(self) -> FinishReason | None:
+        return self._generation.finish
+
+    @property
+    def fault(self) -> OuzelError | None:
+        return self._generation.fault
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._generation.usage
+
+    def __iter__(self) -> Iterator[TextDelta]:
+        return self
+
+    def __next__(self) -> TextDelta:
+        """:raises OuzelError: what ended the request, after its last text"""
+        delta = self._omni._do(self._next())
+        if delta is None:
+            raise StopIteration
+        return delta
+
+    def wait(self) -> None:
+        """Until there is text, or none will come.
+
+        :raises OuzelError: what ended the request before its first text
+        """
+        self._omni._do(self._generation.wait())
+
+    def close(self) -> None:
+        """Abort unless it has ended."""
+        self._omni._do(self._generation.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def _next(self) -> TextDelta | None:
+        # A StopAsyncIteration can't leave a coroutine as itself.
+        return await anext(self._generation, None)
