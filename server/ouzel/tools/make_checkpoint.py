@@ -21,7 +21,7 @@ from torch import Tensor
 from ouzel.errors import OutputError, RequestError
 from ouzel.tools.stand_in_tokenizer import END_IDS, write_tokenizer
 
-__all__ = ["SPARK_1_7B", "TINY", "Geometry", "make_checkpoint", "random_weight"]
+__all__ = ["SPARK_1_7B", "TINY", "Geometry", "make_checkpoint", "random_weight", "shapes"]
 
 Shape = tuple[int, ...]
 
@@ -78,19 +78,19 @@ def make_checkpoint(
 
 def random_weight(name: str, shape: Shape, dtype: torch.dtype, seed: int) -> Tensor:
     """Norms are 1 ± 0.2, all else is normal with a standard deviation of 1/√columns."""
-    draw = torch.Generator().manual_seed((seed << 32) + zlib.crc32(name.encode()))
+    draw = torch.Generator().manual_seed(zlib.crc32(name.encode(), seed))
     if len(shape) == 1:
         return torch.empty(shape).uniform_(0.8, 1.2, generator=draw).to(dtype)
     return torch.randn(shape, generator=draw, dtype=dtype).mul_(1 / math.sqrt(shape[1]))
 
 
 def _write_weights(folder: Path, geometry: Geometry, dtype: torch.dtype, seed: int) -> None:
-    parts = list(_parts(geometry))
+    parts = list(shapes(geometry))
     index: dict[str, str] = {}
     size = 0
-    for number, shapes in enumerate(parts, 1):
+    for number, part in enumerate(parts, 1):
         file = f"model-{number:05}-of-{len(parts):05}.safetensors"
-        weights = {name: random_weight(name, shape, dtype, seed) for name, shape in shapes.items()}
+        weights = {name: random_weight(name, shape, dtype, seed) for name, shape in part.items()}
         save_file(weights, folder / file, metadata={"format": "pt"})
         index |= dict.fromkeys(weights, file)
         size += sum(weight.nbytes for weight in weights.values())
@@ -98,8 +98,8 @@ def _write_weights(folder: Path, geometry: Geometry, dtype: torch.dtype, seed: i
     (folder / "model.safetensors.index.json").write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _parts(geometry: Geometry) -> Iterator[Mapping[str, Shape]]:
-    """Shapes by published name, in the pieces that are made and written as one."""
+def shapes(geometry: Geometry) -> Iterator[Mapping[str, Shape]]:
+    """Of every tensor by its published name, in the pieces that are made and written as one."""
     hidden = geometry.hidden
     yield {"model.embedding.weight": (geometry.vocabulary, hidden)}
     for number in range(geometry.layers):
