@@ -1,0 +1,38 @@
+"""From the deployment's settings to those of vLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ouzel.config.schema import LlmConfig
+
+__all__ = ["BYTES_PER_VALUE", "engine_arguments"]
+
+BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
+#: vLLM fits it into the KV cache.
+_AS_LONG_AS_POSSIBLE = -1
+
+
+def engine_arguments(folder: Path, settings: LlmConfig, reasoning_parser: str | None) -> dict[str, Any]:
+    """As keywords of vLLM's `EngineArgs`.
+
+    :param reasoning_parser: by whose word a grammar waits until the model has thought
+    """
+    return {
+        "model": str(folder),
+        "dtype": settings.dtype,
+        "quantization": settings.quantization,
+        "max_model_len": settings.max_model_len or _AS_LONG_AS_POSSIBLE,
+        "max_num_seqs": settings.max_num_seqs,
+        # A step has room for a token of each request beside a piece of one prompt.
+        "max_num_batched_tokens": max(settings.prefill_tokens, settings.max_num_seqs),
+        "kv_cache_memory_bytes": settings.kv_cache_bytes,
+        "enforce_eager": settings.eager,
+        "distributed_executor_backend": "uni",
+        "worker_cls": "ouzel.engines.llm.worker.SeededWorker",
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "structured_outputs_config": {"backend": "xgrammar", "reasoning_parser": reasoning_parser or ""},
+        "use_tqdm_on_load": False,
+    }

@@ -1,0 +1,38 @@
+"""The language stage from a checkpoint and a deployment. What can't be served is said before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouzel.config.schema import DeployConfig
+from ouzel.engines.llm.arguments import BYTES_PER_VALUE
+from ouzel.engines.llm.checkpoint import read_checkpoint
+from ouzel.engines.llm.environment import prepare_environment
+from ouzel.engines.llm.memory import available_bytes, check_memory
+from ouzel.engines.llm.unused import hide_unused
+from ouzel.stats.steps import NULL, Stats
+from ouzel.stats.timeline import InitTimeline
+
+if TYPE_CHECKING:
+    from ouzel.engines.llm.core import LanguageCore
+
+__all__ = ["build"]
+
+
+def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> LanguageCore:
+    """Load the model in `folder` and warm it up.
+
+    :raises CheckpointError: when the folder is missing, or a file of it is missing or torn.
+    :raises ConfigError: when its architecture is unknown, or the device hasn't the memory.
+    """
+    settings = config.llm
+    with timeline.phase("read checkpoint"):
+        checkpoint = read_checkpoint(folder, BYTES_PER_VALUE[settings.dtype])
+        check_memory(checkpoint.weights_bytes, settings.kv_cache_bytes, available_bytes())
+    hide_unused()
+    prepare_environment(os.environ)
+    with timeline.phase("import vllm"):
+        from ouzel.engines.llm.load import load
+    return load(checkpoint, settings, timeline, stats)

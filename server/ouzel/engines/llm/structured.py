@@ -1,0 +1,87 @@
+"""Grammars that hold a model to JSON, with a bound on the blanks between two tokens of it.
+
+Blanks are always allowed between JSON's tokens, and a small model that has nothing to say writes them until its last
+token. Everything goes to xgrammar as a structural tag, the only form in which vLLM passes the bound on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_json_features
+from xgrammar import Grammar
+
+from ouzel.errors import RequestError
+
+__all__ = ["MOST_BLANKS", "bounded", "grammar_of"]
+
+MOST_BLANKS = 8
+_PLACE_IN_XGRAMMAR = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
+_FORMATS = ("text", "json_object", "json_schema")
+
+
+def grammar_of(response_format: Mapping[str, Any] | None) -> StructuredOutputsParams | None:
+    """The grammar of OpenAI's `response_format`; None where any text will do.
+
+    :raises RequestError: when it has another type, or its schema asks for what no grammar can hold
+    """
+    kind = "text" if response_format is None else response_format.get("type")
+    if kind not in _FORMATS:
+        raise RequestError(
+            f"response_format.type is {kind!r}; expected one of {', '.join(_FORMATS)}", param="response_format"
+        )
+    if response_format is None or kind == "text":
+        return None
+    return _tag({"type": "json_schema", "json_schema": _schema(response_format)})
+
+
+def bounded(params: StructuredOutputsParams | None) -> StructuredOutputsParams | None:
+    """The grammar that a tool parser made, with our bound on blanks."""
+    if params is None:
+        return None
+    if params.structural_tag is not None:
+        return _tag(json.loads(params.structural_tag)["format"])
+    if params.json is not None:
+        schema = json.loads(params.json) if isinstance(params.json, str) else params.json
+        return _tag({"type": "json_schema", "json_schema": schema})
+    return params
+
+
+def _schema(response_format: Mapping[str, Any]) -> dict[str, Any]:
+    if response_format["type"] == "json_object":
+        return {"type": "object"}
+    named = response_format.get("json_schema")
+    schema = named.get("schema") if isinstance(named, Mapping) else None
+    if not isinstance(schema, dict):
+        raise RequestError("response_format.json_schema.schema is missing; expected an object", param="response_format")
+    if has_xgrammar_unsupported_json_features(schema):
+        raise RequestError(
+            "response_format's schema asks for what a grammar can't hold (multipleOf, uniqueItems, contains, an "
+            "unknown format, or lengths beside a pattern): leave that out",
+            param="response_format",
+        )
+    try:
+        Grammar.from_json_schema(json.dumps(schema))
+    except (RuntimeError, ValueError) as error:
+        reason = _PLACE_IN_XGRAMMAR.sub("", str(error)).strip()
+        raise RequestError(f"response_format's schema can't be served: {reason}", param="response_format") from error
+    return schema
+
+
+def _tag(form: dict[str, Any]) -> StructuredOutputsParams:
+    return StructuredOutputsParams(structural_tag=json.dumps({"type": "structural_tag", "format": _bound(form)}))
+
+
+def _bound(form: Any) -> Any:
+    """The same form, with the bound on every piece of JSON in it."""
+    if isinstance(form, list):
+        return [_bound(entry) for entry in form]
+    if not isinstance(form, dict):
+        return form
+    if form.get("type") == "json_schema" and "json_schema" in form:
+        return {**form, "max_whitespace_cnt": MOST_BLANKS}
+    return {name: _bound(entry) for name, entry in form.items()}
