@@ -449,6 +449,11 @@ async def test_unknown_fields_are_ignored_unless_strict(writer: Running, path: s
     assert (reply.status_code, fault(reply)["param"]) == (400, "volume")
 
 
+async def test_the_front_says_where_it_writes(writer: Running) -> None:
+    said_of = (await writer.http.get("/")).text
+    assert said_of.endswith(" speaks at POST /v1/audio/speech and writes at POST /v1/chat/completions\n")
+
+
 @BOTH
 async def test_without_a_language_model_there_is_none(server: Running, path: str) -> None:
     reply = await ask(server, path)

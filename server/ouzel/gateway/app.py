@@ -20,10 +20,10 @@ from starlette.routing import WebSocketRoute
 
 from ouzel import __version__
 from ouzel.config.schema import DeployConfig
-from ouzel.errors import NotFoundError, NotReadyError, OuzelError
+from ouzel.errors import ConfigError, NotFoundError, NotReadyError, OuzelError
 from ouzel.gateway.answer import AnswerDesk
 from ouzel.gateway.api_key import ApiKey
-from ouzel.gateway.chat_wishes import ChatRequest
+from ouzel.gateway.chat_rest import ChatEndpoint
 from ouzel.gateway.doors import CountedDoor, KeyDoor, MethodDoor, OriginDoor, RequestIdDoor
 from ouzel.gateway.gone import ClientGone
 from ouzel.gateway.language import LanguageModel
@@ -38,6 +38,7 @@ from ouzel.gateway.speech import Desk
 from ouzel.gateway.text_rest import TextEndpoint
 from ouzel.gateway.text_wishes import CompletionRequest
 from ouzel.gateway.timing import StepLog
+from ouzel.text.markdown import spoken_markdown
 
 __all__ = ["create_app"]
 
@@ -58,8 +59,9 @@ def create_app(
 
     :param key: what callers of `/v1` must know; None lets everyone in
     :param page: whether a browser gets the demo page
-    :param language: None where no text is served, which needs no `openai` package then
+    :param language: None where no text is served
     :param stopping: set when the server is about to stop, so that sockets are closed while they still can be
+    :raises ConfigError: when text is to be served and the `openai` package isn't installed
     """
     metrics = Metrics(language)
     desk = Desk(speaker, metrics)
@@ -76,10 +78,10 @@ def create_app(
     stopping = stopping or asyncio.Event()
     answers = AnswerDesk(language, metrics.language) if language and metrics.language else None
     _add_speech(app, desk, answers, config, steps, stopping)
-    _add_text(app, _text_endpoints(answers, config, stopping))
+    _add_text(app, _text_endpoints(desk, answers, config, stopping))
     _add_listings(app, desk, language, steps)
     _add_condition(app, speaker, language, metrics)
-    _add_front(app, page)
+    _add_front(app, page, writes=language is not None)
     _add_errors(app)
     # The last one added is the first to be passed.
     app.add_middleware(CountedDoor, most=config.gateway.max_sockets, metrics=metrics)
@@ -117,16 +119,23 @@ class _TextEndpoints(NamedTuple):
     chat: Endpoint
 
 
-def _text_endpoints(answers: AnswerDesk | None, config: DeployConfig, stopping: asyncio.Event) -> _TextEndpoints:
+def _text_endpoints(
+    desk: Desk, answers: AnswerDesk | None, config: DeployConfig, stopping: asyncio.Event
+) -> _TextEndpoints:
     if answers is None:
         return _TextEndpoints(_no_language, _no_language)
-    # The `openai` package comes with the language model, and takes most of a second.
-    from ouzel.gateway.chat_form import ChatForm
-    from ouzel.gateway.completion_form import CompletionForm
+    try:  # most of a second, which a server that only speaks needn't spend
+        from ouzel.gateway.chat_form import ChatForm
+        from ouzel.gateway.completion_form import CompletionForm
+
+        spoken_markdown("")
+    except ModuleNotFoundError as error:
+        lacks = "its answers need the openai package: pip install 'ouzel[llm]' or 'ouzel[remote]'"
+        raise ConfigError(f"a language model is to be served, and {lacks}", param="llm") from error
 
     return _TextEndpoints(
         TextEndpoint(answers, CompletionRequest, CompletionForm, config.gateway, stopping),
-        TextEndpoint(answers, ChatRequest, ChatForm, config.gateway, stopping),
+        ChatEndpoint(desk, answers, ChatForm, config, stopping),
     )
 
 
@@ -206,14 +215,16 @@ def _add_condition(app: FastAPI, speaker: Speaker, language: LanguageModel | Non
         return Json({"version": __version__, "python": platform.python_version(), "torch": version("torch")})
 
 
-def _add_front(app: FastAPI, page: bool) -> None:
+def _add_front(app: FastAPI, page: bool, *, writes: bool) -> None:
+    line = f"Ouzel {__version__} speaks at POST /v1/audio/speech"
+    line += " and writes at POST /v1/chat/completions" if writes else ""
     html = files("ouzel.gateway").joinpath("demo.html").read_text(encoding="utf-8") if page else None
 
     @app.get("/", include_in_schema=False)
     async def front(request: Request) -> Response:
         if html is not None and "text/html" in request.headers.get("accept", ""):
             return HTMLResponse(html, headers={"Cache-Control": "no-cache", "Vary": "Accept"})
-        return PlainTextResponse(f"Ouzel {__version__} speaks at POST /v1/audio/speech\n", headers={"Vary": "Accept"})
+        return PlainTextResponse(f"{line}\n", headers={"Vary": "Accept"})
 
 
 def _add_errors(app: FastAPI) -> None:

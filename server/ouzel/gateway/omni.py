@@ -1,4 +1,4 @@
-"""AsyncOmni as the gateway's speaker."""
+"""AsyncOmni as the gateway's speaker, and its language model as the gateway's."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from ouzel.errors import EngineError
 from ouzel.gateway.speaker import End, Health, Sound, State, Utterance
 from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
 from ouzel.orchestrator import AsyncOmni
+from ouzel.orchestrator.language import Language, LanguageStatus
+from ouzel.stages.language import LanguageRequest, TextDelta
 from ouzel.stages.supervisor import StageState
 
-__all__ = ["OmniSpeaker"]
+__all__ = ["OmniLanguage", "OmniSpeaker"]
 
 #: The supervisor ends a stage that is silent for one deadline; beyond two it stands still itself.
 _DEADLINES = 2
@@ -85,3 +87,19 @@ class OmniSpeaker:
     def _tokenizer(self) -> TextTokenizer:
         # Its vocabulary is tens of megabytes, which a server whose clients never ask for usage doesn't need.
         return TextTokenizer(self._omni.voice.folder)
+
+
+class OmniLanguage:
+    """Begins to load when its AsyncOmni is entered, and is nothing that a speaker waits for."""
+
+    def __init__(self, language: Language) -> None:
+        self._language = language
+
+    async def generate(self, request: LanguageRequest, request_id: str) -> AsyncGenerator[TextDelta, None]:
+        """As `LanguageModel.generate` says."""
+        async with self._language.generate(request, request_id) as generation:
+            async for delta in generation:
+                yield delta
+
+    def status(self) -> LanguageStatus:
+        return self._language.status()
