@@ -11,7 +11,7 @@ from pydantic import Field
 from ouzel.errors import RequestError
 from ouzel.gateway.messages import read_messages
 from ouzel.gateway.text_wishes import Alternatives, TextFields, Tokens
-from ouzel.gateway.wishes import Name
+from ouzel.gateway.wishes import Fields, Name, VoiceId
 from ouzel.stages.language import LanguageRequest
 
 __all__ = ["ChatRequest"]
@@ -23,12 +23,19 @@ Choice = Literal["auto", "none", "required", "named"]
 _WORDS: Mapping[str, Choice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
+class AudioWish(Fields):
+    """`audio`."""
+
+    voice: Name | VoiceId = Field(description="Speaker name; one of OpenAI's thirteen names also works.")
+    format: Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"] = Field(description="A stream has pcm16 alone.")
+
+
 class ChatRequest(TextFields):
     """`POST /v1/chat/completions`."""
 
     refused: ClassVar[tuple[str, ...]] = (
         *TextFields.refused,
-        "audio", "chat_template", "documents", "echo", "function_call", "functions", "moderation", "web_search_options",
+        "chat_template", "documents", "echo", "function_call", "functions", "moderation", "web_search_options",
     )  # fmt: skip
     harmless: ClassVar[tuple[str, ...]] = (
         *TextFields.harmless,
@@ -36,7 +43,8 @@ class ChatRequest(TextFields):
     )  # fmt: skip
 
     messages: list[Any] = Field(description="The conversation: role and content each.")
-    modalities: list[Literal["text"]] | None = None
+    modalities: list[Literal["text", "audio"]] | None = Field(None, description="With audio the answer is spoken too.")
+    audio: AudioWish | None = Field(None, description="How it is spoken.")
     max_completion_tokens: Tokens | None = Field(None, description="All that the context has room for without.")
     max_tokens: Tokens | None = Field(None, description="The older name of max_completion_tokens.")
     logprobs: bool | None = Field(None, description="Each token's logprob.")
@@ -48,6 +56,25 @@ class ChatRequest(TextFields):
     reasoning_effort: Name | None = Field(None, description="As the checkpoint's template reads it.")
     verbosity: Literal["medium"] | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(None, description="Further variables of the template.")
+
+    @property
+    def aloud(self) -> AudioWish | None:
+        """How the answer is to be spoken; None where it isn't.
+
+        :raises RequestError: for what doesn't go together with sound
+        """
+        if "audio" not in (self.modalities or ()):
+            return None
+        if self.audio is None:
+            raise RequestError("audio: modalities has audio in it, so a voice and a format are needed", param="audio")
+        if "text" not in (self.modalities or ()):
+            raise RequestError("modalities: audio comes with text; ['text', 'audio'] is served", param="modalities")
+        if self.choices > 1:
+            raise RequestError(f"n: {self.choices} choices can't be spoken; 1 can", param="n")
+        if self.stream and self.audio.format != "pcm16":
+            message = f"audio.format: a stream has no {self.audio.format}; pcm16 is served"
+            raise RequestError(message, param="audio.format")
+        return self.audio
 
     def requests(self) -> tuple[LanguageRequest, ...]:
         if self.top_logprobs is not None and not self.logprobs:

@@ -33,16 +33,17 @@ log = logging.getLogger(__name__)
 DONE = b"data: [DONE]\n\n"
 
 Asked = TypeVar("Asked", bound=TextFields)
+Shaped = TypeVar("Shaped", bound=Form)
 
 
-class TextEndpoint(Generic[Asked]):
+class TextEndpoint(Generic[Asked, Shaped]):
     """One of the two endpoints, and what all its requests share."""
 
     def __init__(
         self,
         desk: AnswerDesk,
         kind: type[Asked],
-        form: Callable[[Asked, str, str, int], Form],
+        form: Callable[[Asked, str, str, int], Shaped],
         gateway: GatewayConfig,
         stopping: asyncio.Event,
     ) -> None:
@@ -66,9 +67,9 @@ class TextEndpoint(Generic[Asked]):
         form = self._form(asked, request_id, model, int(time.time()))
         headers = model_warning(asked.model, model)
         if not asked.stream:
-            reply = await unless_gone(request.receive, self._stopping, _whole(answer, form))
+            reply = await unless_gone(request.receive, self._stopping, self._whole(asked, answer, form))
             return Json(reply, headers=headers | _server_timing(answer))
-        body = _events(answer, form, include_usage=asked.include_usage)
+        body = self._events(asked, answer, form)
         # What goes wrong before the first text still has a status to say it with.
         first = await unless_gone(request.receive, self._stopping, anext(body))
         headers |= LIVE_HEADERS | _server_timing(answer)
@@ -82,38 +83,41 @@ class TextEndpoint(Generic[Asked]):
         self._unknown.note(self._kind, fields, strict=request.query_params.get("strict") == "1")
         return asked
 
-
-async def _whole(answer: Answer, form: Form) -> Reply:
-    choices = [Choice() for request in answer.requests for _ in range(request.n)]
-    async with aclosing(answer.deltas()) as deltas:
-        async for delta in deltas:
-            if delta is not None:
-                choices[delta.index].add(delta)
-    assert answer.usage is not None
-    return form.whole(choices, answer.usage)
-
-
-async def _events(answer: Answer, form: Form, *, include_usage: bool) -> AsyncGenerator[bytes, None]:
-    """The deltas as events. A fault after the first event becomes the last one, and a stream that is whole says so.
-
-    :raises OuzelError: before the first event
-    """
-    begun = False
-    try:
+    async def _whole(self, asked: Asked, answer: Answer, form: Shaped) -> Reply:
+        choices = [Choice() for request in answer.requests for _ in range(request.n)]
         async with aclosing(answer.deltas()) as deltas:
             async for delta in deltas:
-                part = PING if delta is None else b"".join(map(event, form.chunks(delta)))
-                if part:
-                    begun = True
-                    yield part
-        if include_usage and answer.usage is not None:
-            yield event(form.usage_chunk(answer.usage))
-        yield DONE
-    except OuzelError as error:
-        if not begun:
-            raise
-        log.warning("request %s broke off: %s", answer.request_id, error)
-        yield event(error_body(error))
+                if delta is not None:
+                    choices[delta.index].add(delta)
+        assert answer.usage is not None
+        return form.whole(choices, answer.usage)
+
+    async def _events(self, asked: Asked, answer: Answer, form: Shaped) -> AsyncGenerator[bytes, None]:
+        """The deltas as events. A fault after the first event becomes the last one, and a stream that is whole says so.
+
+        :raises OuzelError: before the first event
+        """
+        begun = False
+        try:
+            async with aclosing(self._parts(asked, answer, form)) as parts:
+                async for part in parts:
+                    if part:
+                        begun = True
+                        yield part
+            if asked.include_usage and answer.usage is not None:
+                yield event(form.usage_chunk(answer.usage))
+            yield DONE
+        except OuzelError as error:
+            if not begun:
+                raise
+            log.warning("request %s broke off: %s", answer.request_id, error)
+            yield event(error_body(error))
+
+    async def _parts(self, asked: Asked, answer: Answer, form: Shaped) -> AsyncGenerator[bytes, None]:
+        """What each delta adds to a stream."""
+        async with aclosing(answer.deltas()) as deltas:
+            async for delta in deltas:
+                yield PING if delta is None else b"".join(map(event, form.chunks(delta)))
 
 
 def _server_timing(answer: Answer) -> dict[str, str]:

@@ -21,7 +21,7 @@ class Voices:
 
     names: Sequence[str]
 
-    def find(self, name: str | None) -> str | None:
+    def find(self, name: str | None, *, param: str = "voice") -> str | None:
         """The model's speaker for a requested name; None for a model without names.
 
         :raises RequestError: when there is no such voice; the message lists those that there are
@@ -37,7 +37,7 @@ class Voices:
         if name == _NAMELESS and not self.names:
             return None
         valid = ", ".join([*(self.names or [_NAMELESS]), *OPENAI_VOICES])
-        raise RequestError(f"voice: {name!r} is no voice here; valid are {valid}", param="voice")
+        raise RequestError(f"{param}: {name!r} is no voice here; valid are {valid}", param=param)
 
     def listing(self) -> dict[str, object]:
         """The voices in every shape that clients look for them in."""

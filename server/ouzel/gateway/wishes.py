@@ -16,7 +16,17 @@ from ouzel.audio.tempo import check_speed
 from ouzel.errors import RequestError
 from ouzel.gateway.voices import Voices
 
-__all__ = ["Fields", "Name", "SessionConfig", "SpeechRequest", "UnknownFields", "Wish", "parse_fields", "parse_json"]
+__all__ = [
+    "Fields",
+    "Name",
+    "SessionConfig",
+    "SpeechRequest",
+    "UnknownFields",
+    "VoiceId",
+    "Wish",
+    "parse_fields",
+    "parse_json",
+]
 
 log = logging.getLogger(__name__)
 
