@@ -20,7 +20,7 @@ from ouzel.config.schema import (
 from ouzel.orchestrator import VoiceFacts
 
 FAKES = str(Path(__file__).parents[1] / "stages")
-sys.path.insert(0, FAKES)
+sys.path[:0] = [FAKES, str(Path(__file__).parent)]
 
 BASE = DeployConfig(
     orchestrator=OrchestratorConfig(restart_backoff_s=0.02, restart_backoff_max_s=0.1),

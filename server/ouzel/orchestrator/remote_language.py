@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ouzel.config import LlmConfig
 from ouzel.errors import ConfigError, EngineError, NotReadyError, OuzelError
@@ -28,7 +29,7 @@ __all__ = ["RemoteLanguage"]
 
 log = logging.getLogger(__name__)
 
-#: An endpoint may have a queue of its own, and says nothing while a request waits in it.
+#: A request whose endpoint says nothing for this long ends with an error. While one waits in a queue there, it doesn't.
 _PATIENCE_S = 120.0
 _CONNECT_S = 5.0
 #: Pauses between the attempts to learn which model it serves.
@@ -43,14 +44,12 @@ class RemoteLanguage:
         config: LlmConfig,
         *,
         api_key: str | None = None,
-        patience_s: float = _PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """
         :param config: with `url`
         :param api_key: of the endpoint, where it wants one
-        :param patience_s: a request whose endpoint says nothing for this long ends with an error
         :raises ConfigError: when the url is none, or the client isn't installed
         """
         if config.url is None or not config.url.startswith(("http://", "https://")):
@@ -58,13 +57,16 @@ class RemoteLanguage:
         if find_spec("openai") is None:
             raise ConfigError("llm.url needs a client that isn't installed: pip install ouzel[remote]", param="llm.url")
         self._url = config.url
+        # As errors show it: what stands before an @ is a secret.
+        parts = urlsplit(config.url)
+        self._where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._api_key = api_key
         self._name = config.url_model
         self._facts = None if self._name is None else _facts(self._name)
         self._reason = ""
         self._running = False
         self._sleep = sleep
-        self._desk = LanguageDesk(Slots(config.max_num_seqs, config.max_waiting), patience_s, self._carry_out, clock)
+        self._desk = LanguageDesk(Slots(config.max_num_seqs, config.max_waiting), _PATIENCE_S, self._carry_out, clock)
         self._client: asyncio.Task[openai.AsyncOpenAI] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._relays: dict[int, asyncio.Task[None]] = {}  # by epoch
@@ -155,11 +157,11 @@ class RemoteLanguage:
         try:
             listed = (await client.models.list()).data or []
         except openai.OpenAIError as error:
-            fault = error_of(error, self._url)
+            fault = error_of(error, self._where)
             self._reason = str(fault)
             raise fault from error
         if self._name is None and not listed:
-            raise EngineError(f"the language endpoint {self._url} lists no model; set llm.url_model")
+            raise EngineError(f"the language endpoint {self._where} lists no model; set llm.url_model")
         self._name = self._name or listed[0].id
         self._reason = ""
         # vLLM says how long its context is; OpenAI's own type doesn't have it.
@@ -187,7 +189,9 @@ class RemoteLanguage:
         del self._relays[request.epoch]
         if relay.cancelled() or (error := relay.exception()) is None:
             return
-        fault = error if isinstance(error, OuzelError) else EngineError(f"the language endpoint {self._url}: {error!r}")
+        fault = (
+            error if isinstance(error, OuzelError) else EngineError(f"the language endpoint {self._where}: {error!r}")
+        )
         self._desk.refused(request.slot, request.epoch, fault)
 
     async def _relay(self, request: LanguageRequest) -> None:
@@ -213,7 +217,7 @@ class RemoteLanguage:
             self._reason = ""
             yield reading.last()
         except openai.OpenAIError as error:
-            fault = error_of(error, self._url, begun=begun)
+            fault = error_of(error, self._where, begun=begun)
             self._reason = str(fault) if isinstance(fault, NotReadyError) else self._reason
             raise fault from error
 
@@ -226,18 +230,18 @@ def _facts(model: str, context: int | None = None) -> LanguageFacts:
 def _client(url: str, api_key: str | None) -> openai.AsyncOpenAI:
     """Importing the package takes a while, so this is called in a thread.
 
-    The package would take keys and names from OpenAI's own variables, which an endpoint elsewhere must not get.
+    By itself it would send what OpenAI's own variables say, which is nothing for an endpoint elsewhere.
     """
     import openai
 
     # Loaded here as well, so that the first request doesn't.
     from ouzel.orchestrator import remote_errors, remote_wire  # noqa: F401
 
+    unsent = dict.fromkeys(["OpenAI-Organization", "OpenAI-Project"], openai.omit)
     return openai.AsyncOpenAI(
         base_url=url,
-        api_key=api_key or "none",
-        organization="",
-        project="",
+        api_key=api_key or "none",  # it must send one
         max_retries=0,
         timeout=openai.Timeout(None, connect=_CONNECT_S),
+        default_headers=unsent,  # type: ignore[arg-type]  # a header may be left out, as one of a single call may
     )
