@@ -7,9 +7,11 @@ from typing import Any
 
 from ouzel.config.schema import LlmConfig
 
-__all__ = ["BYTES_PER_VALUE", "engine_arguments"]
+__all__ = ["BYTES_PER_VALUE", "IR_PROVIDER", "engine_arguments"]
 
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
+#: the name under which `ir_ops` registers its implementations
+IR_PROVIDER = "ouzel_cpu"
 #: vLLM fits it into the KV cache.
 _AS_LONG_AS_POSSIBLE = -1
 
@@ -19,6 +21,7 @@ def engine_arguments(folder: Path, settings: LlmConfig, reasoning_parser: str | 
 
     :param reasoning_parser: by whose word a grammar waits until the model has thought
     """
+    norms = {"rms_norm": [IR_PROVIDER], "fused_add_rms_norm": [IR_PROVIDER]} if settings.cpu_ir_ops else {}
     return {
         "model": str(folder),
         "dtype": settings.dtype,
@@ -34,5 +37,6 @@ def engine_arguments(folder: Path, settings: LlmConfig, reasoning_parser: str | 
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         "structured_outputs_config": {"backend": "xgrammar", "reasoning_parser": reasoning_parser or ""},
+        "kernel_config": {"ir_op_priority": norms},
         "use_tqdm_on_load": False,
     }

@@ -1,7 +1,7 @@
-"""vLLM's fused norms for CPUs in place of what the compiler makes of their definition: `llm.cpu_ir_ops`.
+"""vLLM's fused norms for the CPU as implementations of its IR operations (`llm.cpu_ir_ops`).
 
-Alone each is several times as fast. A call that the compiler can't look into also ends its fusion on both sides, so
-that a step may still take longer: off by default, `benchmarks/llm/ir_ops_bench.py` measures it.
+Faster alone and slower end to end where it was measured: inductor can't fuse anything with an opaque call. So this is
+off by default, and kept to be measured again. `gelu_and_mul` is left out on purpose: it is slower alone, too.
 """
 
 from __future__ import annotations
@@ -10,41 +10,41 @@ import torch
 from torch import Tensor
 from vllm import ir
 
-__all__ = ["enable"]
+from ouzel.engines.llm.arguments import IR_PROVIDER
 
-PROVIDER = "ouzel_cpu"
-
-
-def enable() -> dict[str, list[str]]:
-    """Register the norms with vLLM, once a process; returns what its `ir_op_priority` has to be for them to be used."""
-    ops = (ir.ops.rms_norm, ir.ops.fused_add_rms_norm)
-    if PROVIDER not in ir.ops.rms_norm.impls:
-        ir.ops.rms_norm.register_impl(PROVIDER, supports_args=_plain)(_rms_norm)
-        ir.ops.fused_add_rms_norm.register_impl(PROVIDER, supports_args=_plain_add, inplace=True)(_fused_add_rms_norm)
-    return {op.name: [PROVIDER, "native"] for op in ops}
+__all__ = ["register_ir_ops"]
 
 
-# Parameters are named as vLLM's definitions name them: it compares signatures.
+def register_ir_ops() -> None:
+    """Make them known to vLLM; they are used where `ir_op_priority` names them."""
+    if IR_PROVIDER in ir.ops.rms_norm.impls:
+        return
+    ir.ops.rms_norm.register_impl(IR_PROVIDER, supports_args=_norm_is_plain)(_rms_norm)
+    ir.ops.fused_add_rms_norm.register_impl(IR_PROVIDER, supports_args=_added_norm_is_plain, inplace=True)(
+        _fused_add_rms_norm
+    )
+
+
+def _norm_is_plain(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
+    return variance_size is None and weight is not None and weight.dtype == x.dtype
+
+
+def _added_norm_is_plain(
+    x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
+) -> bool:
+    return _norm_is_plain(x, weight, epsilon, variance_size)
+
+
 def _rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
-    # x: [T, H]
-    output = torch.empty_like(x)
-    torch.ops._C.rms_norm(output, x, weight, epsilon)
-    return output
+    # x: [..., H]; weight: [H] -> [..., H]
+    out = torch.empty(x.shape, dtype=x.dtype)
+    torch.ops._C.rms_norm(out, x.contiguous(), weight, epsilon)
+    return out
 
 
 def _fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    # x, x_residual: [T, H], both overwritten
+    # x, x_residual: [..., H], both overwritten; weight: [H] -> normed [..., H], sum [..., H]
     torch.ops._C.fused_add_rms_norm(x, x_residual, weight, epsilon)
     return x, x_residual
-
-
-def _plain(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
-    return variance_size is None and (weight is None or weight.dtype == x.dtype)
-
-
-def _plain_add(
-    x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
-) -> bool:
-    return _plain(x, weight, epsilon, variance_size)

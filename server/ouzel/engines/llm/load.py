@@ -27,6 +27,7 @@ from ouzel.engines.llm.compile_cache import mend_compile_cache
 from ouzel.engines.llm.core import LanguageCore
 from ouzel.engines.llm.engine import Engine
 from ouzel.engines.llm.intake import Intake
+from ouzel.engines.llm.ir_ops import register_ir_ops
 from ouzel.engines.llm.kv import BlockCount
 from ouzel.engines.llm.parsers import Parsers, Reading, reading_of
 from ouzel.errors import ConfigError
@@ -46,6 +47,8 @@ def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, st
         register(checkpoint.architecture)
     if settings.compile_cache_fix:
         mend_compile_cache()
+    if settings.cpu_ir_ops:
+        register_ir_ops()
     reading = reading_of(checkpoint.model_type, checkpoint.template)
     with timeline.phase("read tokenizer and config"), _said_by_vllm(checkpoint):
         config = EngineArgs(**engine_arguments(checkpoint.folder, settings, reading.reasoning)).create_engine_config()
@@ -132,12 +135,17 @@ def _timed(timeline: InitTimeline) -> type[UniProcExecutor]:
             with timeline.phase("load weights"):
                 super()._init_executor()
 
+        def determine_available_memory(self) -> list[int]:
+            # The first run through the model compiles it, or loads what was compiled before.
+            with timeline.phase("compile"):
+                return super().determine_available_memory()
+
         def initialize_from_config(self, kv_cache_configs: list[KVCacheConfig]) -> None:
             with timeline.phase("make KV cache"):
                 super().initialize_from_config(kv_cache_configs)
 
         def compile_or_warm_up_model(self) -> None:
-            with timeline.phase("compile"):
+            with timeline.phase("warm up"):
                 super().compile_or_warm_up_model()
 
     return TimedExecutor
