@@ -8,6 +8,7 @@ import pytest_asyncio
 
 # The real server around the fake speaker is that of the gateway's tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from running import Running, running
 
