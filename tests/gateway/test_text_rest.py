@@ -502,7 +502,7 @@ async def test_the_servers_end_ends_an_answer() -> None:
 async def test_what_is_counted() -> None:
     language = FakeLanguage()
     facts = LanguageFacts(model=MODEL, context=2048, kv_tokens=4096)
-    counters = {"preemptions": 0, "kv_tokens": 640, "kv_reserved_tokens": 1024, "running": 2, "waiting": 1}
+    counters = {"preemptions": 0, "kv_tokens": 4096, "kv_reserved_tokens": 1024, "running": 2, "waiting": 1}
     language.now = replace(language.now, facts=facts, counters=counters, restarts=1)
     async with running(language=language) as server:
         await ask(server)
@@ -523,9 +523,8 @@ async def test_what_is_counted() -> None:
         'ouzel_llm_state{state="ready"}': 1,
         'ouzel_llm_sequences{state="running"}': 2,
         'ouzel_llm_sequences{state="waiting"}': 1,
-        "ouzel_llm_kv_tokens": 640,
+        "ouzel_llm_kv_tokens": 4096,
         "ouzel_llm_kv_reserved_tokens": 1024,
-        "ouzel_llm_kv_capacity_tokens": 4096,
         "ouzel_llm_preemptions_total": 0,
         "ouzel_llm_restarts_total": 1,
         f'ouzel_model_loaded{{model="{MODEL}"}}': 1,

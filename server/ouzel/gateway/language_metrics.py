@@ -30,14 +30,13 @@ class LanguageMetrics:
             "ouzel_llm_time_to_first_token_seconds", "From the request to its first text.", _FIRST_TOKEN
         )
         self._next = Histogram("ouzel_llm_inter_token_seconds", "From one text of a choice to its next.", _NEXT_TOKEN)
-        kv, state = "ouzel_llm_kv", ("state",)
+        state = ("state",)
         self.page: list[Metric] = [
             self._prompt, self._completion, self._cached, self._first, self._next,
             Gauge("ouzel_llm_state", "1 for the state that the language model is in.", self._state, state),
             Gauge("ouzel_llm_sequences", "Requests in the language stage.", self._sequences, state),
-            Gauge(f"{kv}_tokens", "Tokens in the KV cache.", self._counter("kv_tokens")),
-            Gauge(f"{kv}_reserved_tokens", "Tokens that requests have room for.", self._counter("kv_reserved_tokens")),
-            Gauge(f"{kv}_capacity_tokens", "Tokens that the KV cache holds.", self._capacity),
+            Gauge("ouzel_llm_kv_tokens", "Tokens that the KV cache holds.", self._counter("kv_tokens")),
+            Gauge("ouzel_llm_kv_reserved_tokens", "Of them, reserved.", self._counter("kv_reserved_tokens")),
             ReadCounter("ouzel_llm_preemptions_total", "Requests that lost their KV.", self._counter("preemptions")),
             ReadCounter("ouzel_llm_restarts_total", "Starts of the language stage after its first.", self._restarts),
         ]  # fmt: skip
@@ -77,10 +76,6 @@ class LanguageMetrics:
             return {(): counters[name]} if name in counters else {}
 
         return read
-
-    def _capacity(self) -> dict[Labels, float]:
-        facts = self._language.status().facts
-        return {} if facts is None or facts.kv_tokens is None else {(): facts.kv_tokens}
 
     def _restarts(self) -> dict[Labels, float]:
         return {(): self._language.status().restarts}
