@@ -8,17 +8,21 @@ import re
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fake_language import TEXT as ANSWER
+from fake_language import FakeLanguage
 from fake_speaker import frames_of
 from running import running, until
 from websockets.asyncio.client import ClientConnection, connect
 
-from ouzel.errors import BusyError
+from ouzel.errors import BusyError, EngineError
+from ouzel.orchestrator.language import LanguageState
 
 pytestmark = pytest.mark.browser
 
@@ -88,6 +92,7 @@ async def _target(address: str) -> str:
 async def test_the_page_speaks_and_draws(tmp_path: Path) -> None:
     async with running() as server, page(f"http://127.0.0.1:{server.port}/", tmp_path) as one:
         await one.until("document.querySelectorAll('#voice option').length === 15")
+        assert await one.value("document.getElementById('modes').hidden")  # there is no model to ask
         await one.value(f"document.getElementById('text').value = {json.dumps(TEXT)}")
         await one.value("document.getElementById('voice').value = 'robin'")
         await one.value("document.getElementById('speak').click()")
@@ -118,6 +123,41 @@ async def test_the_page_speaks_and_draws(tmp_path: Path) -> None:
         await one.value("document.getElementById('speak').click()")
         await one.until("document.body.dataset.state === 'fault'")
         assert await one.value("document.getElementById('said').textContent") == "16 requests wait already"
+
+
+@pytest.mark.timeout(120)
+async def test_the_page_asks_the_model_and_speaks_its_answer(tmp_path: Path) -> None:
+    language = FakeLanguage()
+    ready = language.now
+    language.now = replace(ready, state=LanguageState.LOADING)
+    async with running(language=language) as server, page(f"http://127.0.0.1:{server.port}/", tmp_path) as one:
+        await one.until("document.querySelectorAll('#voice option').length === 15")
+        assert await one.value("document.getElementById('modes').hidden")
+        language.now = ready
+        await one.until("!document.getElementById('modes').hidden")
+        await one.value("document.querySelector('[value=ask]').click()")
+        assert await one.value("document.getElementById('speak').textContent") == "Ask"
+        assert await one.value("document.getElementById('text').value") == "What is the capital of France?"
+        await one.value("document.getElementById('speak').click()")
+        await one.until("document.body.dataset.state === 'done'")
+        assert await one.value("document.getElementById('answer').textContent") == ANSWER
+        assert await one.value("Number(document.body.dataset.frames)") == sum(map(frames_of, server.speaker.pieces))
+        assert "".join(server.speaker.pieces) == ANSWER
+
+        language.gate.clear()
+        await one.value("document.getElementById('speak').click()")
+        await until(lambda: language.running == 1)
+        await one.value("document.getElementById('speak').click()")
+        await until(lambda: language.running == 0)
+        language.gate.set()
+
+        language.fault = (2, EngineError("the model died"))
+        await one.value("document.getElementById('speak').click()")
+        await one.until("document.body.dataset.state === 'fault'")
+        assert await one.value("document.getElementById('said').textContent") == "the model died"
+
+        await one.value("document.querySelector('[value=speak]').click()")
+        assert str(await one.value("document.getElementById('text').value")).startswith("The river keeps its own time")
 
 
 @pytest.mark.timeout(120)
