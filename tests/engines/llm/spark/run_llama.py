@@ -1,6 +1,7 @@
 """What run_spark.py does, on llama.cpp; it wants `llama-cpp-python` (0.3.36) and nothing of ours.
 
-stdin: a JSON object (`file`, `prompts`, `tokens`, `top`, `context`). The last line of stdout: the answers by prompt.
+stdin: a JSON object (`file`, `prompts`, `tokens`, `top`, `context`, `threads`). The last line of stdout: the answers by
+prompt.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ wish = json.load(sys.stdin)
 llama = llama_cpp.Llama(
     wish["file"],
     n_ctx=wish["context"],
-    n_threads=1,
-    n_threads_batch=1,
+    n_threads=wish["threads"],
+    n_threads_batch=wish["threads"],
     type_k=F32,
     type_v=F32,
     flash_attn=False,

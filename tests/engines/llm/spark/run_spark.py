@@ -21,10 +21,13 @@ sys.modules |= dict.fromkeys(("torchaudio", "torchcodec", "torchvision"))  # typ
 from vllm import LLM, SamplingParams  # noqa: E402  # after what must precede it
 from vllm.distributed.parallel_state import cleanup_dist_env_and_memory  # noqa: E402
 
-from ouzel.engines.llm.ir_ops import enable  # noqa: E402
+from ouzel.engines.llm.arguments import IR_PROVIDER  # noqa: E402
+from ouzel.engines.llm.ir_ops import register_ir_ops  # noqa: E402
 
 
 def run(wish: dict[str, Any]) -> dict[str, Any]:
+    if fused_norms := wish.get("fused_norms", False):
+        register_ir_ops()
     engine = LLM(
         model=wish["folder"],
         skip_tokenizer_init=True,
@@ -36,7 +39,7 @@ def run(wish: dict[str, Any]) -> dict[str, Any]:
         kv_cache_memory_bytes=wish.get("kv_cache_bytes", 128 << 20),
         distributed_executor_backend="uni",
         enable_prefix_caching=False,
-        ir_op_priority=enable() if wish.get("cpu_ir_ops") else {},
+        ir_op_priority=dict.fromkeys(("rms_norm", "fused_add_rms_norm"), [IR_PROVIDER]) if fused_norms else {},
     )
     greedy = SamplingParams(
         temperature=0, max_tokens=wish["tokens"], logprobs=wish["top"], ignore_eos=True, detokenize=False

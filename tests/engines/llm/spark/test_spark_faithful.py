@@ -67,7 +67,7 @@ def test_what_the_compiler_makes_of_it_says_the_same(
 ) -> None:
     monkeypatch.setenv("VLLM_DISABLE_COMPILE_CACHE", "1")
     wish = {"folder": str(folders["tied"]), "prompts": SCENARIOS, "eager": False, "context": 2560}
-    (compiled,) = run([wish | {"prefill_tokens": 1024, "cpu_ir_ops": fused_norms}])
+    (compiled,) = run([wish | {"prefill_tokens": 1024, "fused_norms": fused_norms}])
     for scenario, prompt in SCENARIOS.items():
         found = compare(folders["tied"], compiled["made"][scenario], prompt)
         assert found.equal == MADE
