@@ -21,8 +21,9 @@ class Endpoint:
 
     url: str = ""
     models: list[dict[str, Any]] = field(default_factory=lambda: [{"id": "far-away", "object": "model"}])
-    #: events of an answer: a JSON object, a text for the line as it is, seconds to wait; or a response in its place
+    #: events of an answer: a JSON object, a text for the line as it is, seconds to wait, or an error to break off with
     answer: Sequence[object] = ()
+    #: in place of any answer
     refusal: Response | None = None
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -40,6 +41,8 @@ class Endpoint:
                 match event:
                     case float() | int():
                         await asyncio.sleep(event)
+                    case OSError():
+                        raise event
                     case str():
                         yield f"data: {event}\n\n".encode()
                     case _:

@@ -132,7 +132,7 @@ async def test_an_abort_ends_it_at_once_and_its_slot_is_free(tmp_path: Path) -> 
 
 async def test_a_consumer_that_disappears_leaves_nothing(tmp_path: Path) -> None:
     async with ready(tmp_path) as language:
-        async for _ in ask(language, "word " * 1000, pace=0.01):
+        async for _ in ask(language, "word " * 1000, pace=0.05):
             break
         gc.collect()
         await until(lambda: language.status().open_requests == 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from ouzel.config.schema import DeployConfig, LlmConfig
 from ouzel.errors import BusyError, ConfigError, EngineError, NotReadyError, OuzelError, RequestError
+from ouzel.orchestrator import remote_language
 from ouzel.orchestrator.generation import Generation
 from ouzel.orchestrator.language import LanguageState
 from ouzel.orchestrator.remote_language import RemoteLanguage
@@ -243,6 +245,7 @@ async def test_a_refusal_in_plain_words(endpoint: Endpoint) -> None:
         ([chat("Hel"), {"error": {"message": "out of memory", "code": 500}}], EngineError, "out of memory"),
         ([chat("Hel"), {"error": {"message": "too long", "code": 400}}], RequestError, "^too long$"),
         ([chat("Hel"), "[DONE]"], EngineError, "ended before its answer did"),
+        ([chat("Hel"), 0.1, OSError("a cable")], EngineError, "broke off: .*incomplete chunked read"),
         ([chat("Hel")], EngineError, "ended before its answer did"),
         ([chat("Hel"), "{no JSON"], EngineError, "JSON"),
         ([chat("Hel"), chat("", "content_filter")], EngineError, "'content_filter'"),
@@ -277,6 +280,26 @@ async def test_an_abort_closes_the_stream_at_the_endpoint(endpoint: Endpoint) ->
         await until(lambda: endpoint.left == 2)
         language.generate(HELLO, "r3").abort()
         await until(lambda: not language._relays)
+
+
+async def test_one_that_is_aborted_before_all_is_ready_takes_nothing_from_the_others(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, load = threading.Event(), remote_language._client
+
+    def slowly(url: str, api_key: str | None) -> Any:
+        loaded.wait(10)
+        return load(url, api_key)
+
+    monkeypatch.setattr(remote_language, "_client", slowly)
+    endpoint.answer = [chat("x", "stop")]
+    async with calling(endpoint.url) as language:
+        aborted, other = language.generate(HELLO, "r1"), language.generate(HELLO, "r2")
+        await asyncio.sleep(0.01)
+        aborted.abort()
+        await asyncio.sleep(0.01)
+        loaded.set()
+        assert [delta.content for delta in await all_of(other)] == ["x"]
 
 
 async def test_leaving_ends_those_who_still_read(endpoint: Endpoint) -> None:
