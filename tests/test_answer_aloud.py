@@ -45,8 +45,7 @@ async def test_sound_comes_while_the_model_still_writes(
     language.script = script(*map(said, before), *(said(piece, finish=FinishReason.STOP) for piece in after))
     language.free_deltas = len(before)
     language.gate.clear()
-    settings = {"orchestrator.in_process": True, "talker.chunk_frames": (1, 2)}
-    async with OmniSpeaker(AsyncOmni(voice=voice, settings=settings)) as speaker:
+    async with OmniSpeaker(AsyncOmni(voice=voice)) as speaker:
         async with running(speaker=speaker, language=language) as server:  # type: ignore[arg-type]
             async with connect(server.socket_url) as socket:
                 for message in (
