@@ -212,3 +212,8 @@ def test_without_a_choice_the_edge_profile_is_loaded_from_the_package() -> None:
     assert (effective.config.talker.threads, effective.config.code2wav.threads) == (1, 1)
     assert effective.config.orchestrator.placement == "side_by_side"
     assert effective.sources["talker.max_num_seqs"].startswith("deploy/edge/qwen3_tts.yaml:")
+
+
+def test_the_endpoints_key_is_no_setting(root: Path) -> None:
+    effective = load_config(environ={"OUZEL_LLM_API_KEY": "secret"}, root=root)
+    assert "secret" not in repr(effective)

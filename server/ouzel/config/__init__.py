@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ouzel.config.files import deploy_root
-from ouzel.config.load import DEFAULT_PROFILE, Effective, load_config
+from ouzel.config.load import DEFAULT_PROFILE, LLM_KEY_VARIABLE, Effective, load_config
 from ouzel.config.probe import DeviceProbe, probe_device
 from ouzel.config.provenance import render_config, to_yaml
 from ouzel.config.schema import (
@@ -18,6 +18,7 @@ from ouzel.config.schema import (
 
 __all__ = [
     "DEFAULT_PROFILE",
+    "LLM_KEY_VARIABLE",
     "Code2WavConfig",
     "DeployConfig",
     "DeviceProbe",

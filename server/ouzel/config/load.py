@@ -16,11 +16,13 @@ from ouzel.config.schema import DeployConfig
 from ouzel.config.settings import SECTIONS, SETTINGS, build, unknown_setting
 from ouzel.errors import ConfigError
 
-__all__ = ["DEFAULT_PROFILE", "Effective", "load_config"]
+__all__ = ["DEFAULT_PROFILE", "LLM_KEY_VARIABLE", "Effective", "load_config"]
 
 DEFAULT_PROFILE = "edge"
 
 _PREFIX = "OUZEL_"
+#: The key of the endpoint `llm.url`; a secret is no setting, so that `config show` never prints it.
+LLM_KEY_VARIABLE = "OUZEL_LLM_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Sourced]:
         words = name.removeprefix(_PREFIX).lower()
         section, separator, _ = words.partition("__")
         # Other OUZEL_ variables belong to whoever reads them, but OUZEL_TALKER_THREADS is a slip for TALKER__THREADS.
-        if not name.startswith(_PREFIX) or not (separator or section.split("_")[0] in SECTIONS):
+        ours = name.startswith(_PREFIX) and name != LLM_KEY_VARIABLE
+        if not ours or not (separator or section.split("_")[0] in SECTIONS):
             continue
         key = words.replace("__", ".")
         if key not in SETTINGS:

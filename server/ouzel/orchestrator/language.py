@@ -12,10 +12,7 @@ from ouzel.stages.language import LanguageFacts, LanguageRequest
 from ouzel.stats.snapshot import Snapshot
 from ouzel.stats.timeline import Span
 
-__all__ = ["KEY_VARIABLE", "Generation", "Language", "LanguageState", "LanguageStatus"]
-
-#: the one place that the key of an endpoint is read from
-KEY_VARIABLE = "OUZEL_LLM_API_KEY"
+__all__ = ["Generation", "Language", "LanguageState", "LanguageStatus"]
 
 
 class LanguageState(StrEnum):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import openai
 
+from ouzel.config import LLM_KEY_VARIABLE
 from ouzel.errors import BusyError, EngineError, NotReadyError, OuzelError, RequestError
-from ouzel.orchestrator.language import KEY_VARIABLE
 
 __all__ = ["error_of"]
 
@@ -31,7 +31,7 @@ def error_of(error: openai.OpenAIError, url: str, *, begun: bool = False) -> Ouz
         case 400 | 413 | 422:
             return RequestError(said, param=error.param)
         case 401 | 403:
-            return EngineError(f"{where} refuses its key, which {KEY_VARIABLE} should have: {said}")
+            return EngineError(f"{where} refuses its key, which {LLM_KEY_VARIABLE} should have: {said}")
         case 404:
             return EngineError(f"{where} has no such model or path; see llm.url and llm.url_model: {said}")
         case 429:

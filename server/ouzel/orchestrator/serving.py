@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from ouzel.config import DeployConfig
-from ouzel.orchestrator.language import KEY_VARIABLE, Language
+from ouzel.config import LLM_KEY_VARIABLE, DeployConfig
+from ouzel.orchestrator.language import Language
 from ouzel.orchestrator.local_language import LocalLanguage
 from ouzel.orchestrator.remote_language import RemoteLanguage
 from ouzel.stages.launch import Launch, launch_process
@@ -30,7 +30,7 @@ def language_of(
     :raises ConfigError: when the settings are wrong, or the endpoint's client isn't installed.
     """
     if config.llm.url is not None:
-        return RemoteLanguage(config.llm, api_key=environ.get(KEY_VARIABLE), clock=clock, sleep=sleep)
+        return RemoteLanguage(config.llm, api_key=environ.get(LLM_KEY_VARIABLE), clock=clock, sleep=sleep)
     if config.llm.model is not None:
         return LocalLanguage(config, step_stats=step_stats, launch=launch, clock=clock, sleep=sleep)
     return None
