@@ -215,5 +215,5 @@ def test_without_a_choice_the_edge_profile_is_loaded_from_the_package() -> None:
 
 
 def test_the_endpoints_key_is_no_setting(root: Path) -> None:
-    effective = load_config(environ={"OUZEL_LLM_API_KEY": "secret"}, root=root)
+    effective = load_config(deploy_profile="small", environ={"OUZEL_LLM_API_KEY": "secret"}, root=root)
     assert "secret" not in repr(effective)
