@@ -253,7 +253,7 @@ def serve(
 
     from ouzel.gateway.api_key import find_api_key
     from ouzel.gateway.logs import configure_logging
-    from ouzel.gateway.omni import OmniSpeaker
+    from ouzel.gateway.omni import OmniLanguage, OmniSpeaker
     from ouzel.gateway.serve import bind
     from ouzel.gateway.serve import serve as run_server
     from ouzel.gateway.systemd import Notifier, passed_socket
@@ -268,9 +268,13 @@ def serve(
     config = load_serving(facts, asked, LanguageWish(llm, llm_url, no_llm)).config
     key = find_api_key(str(api_key_file) if api_key_file else None)
     omni = AsyncOmni(voice=facts, config=config, step_stats=step_stats)
+    language = None if omni.language is None else OmniLanguage(omni.language)
     # The variables of the service manager are taken before a stage could inherit them.
     notifier, listener = Notifier.from_environ(), passed_socket() or bind(config.gateway, key)
-    asyncio.run(run_server(OmniSpeaker(omni), config, listener, key=key, notifier=notifier, page=not headless))
+    served = run_server(
+        OmniSpeaker(omni), config, listener, key=key, notifier=notifier, page=not headless, language=language
+    )
+    asyncio.run(served)
 
 
 def _read_stdin(longest: int) -> str:
