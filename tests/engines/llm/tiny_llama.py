@@ -1,4 +1,4 @@
-"""A whole Llama checkpoint in small, made of noise: 2 layers, a byte tokenizer, and the template of the test."""
+"""A Llama checkpoint in small, made of noise: 2 layers, a token for each ASCII letter, its test's own template."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 END, START, TURN_OVER = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CONTEXT = 512
+#: enough that one token leads to another
+NOISE = 0.4
 
 #: ChatML that wants to begin with anyone but the assistant, and tells of no tools
 PLAIN = (
@@ -20,14 +22,15 @@ PLAIN = (
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 #: calls tools the way that `hermes` reads
-HERMES = "{%- if tools %}<|im_start|>tools\n{{ tools | tojson }} answer in <tool_call> tags<|im_end|>\n{% endif %}" + PLAIN
+HERMES = "{%- for tool in tools or [] %}{{ tool.function.name }} answers in <tool_call> tags\n{% endfor %}" + PLAIN
 #: thinks before it answers and calls tools the way that `glm45` reads
 GLM = (
-    "{%- if tools %}<|im_start|>tools\n{{ tools | tojson }} <tool_call> <arg_key> <arg_value><|im_end|>\n{% endif %}"
+    "{%- for tool in tools or [] %}{{ tool.function.name }} <tool_call><arg_key><arg_value>\n{% endfor %}"
     + PLAIN
     + "{%- if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>{% endif %}"
 )
-MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+#: A tag of calls that has no token of its own is read letter by letter, however noise spells it.
+MARKS = ("<think>", "</think>")
 
 
 def write_llama(folder: Path, template: str = PLAIN, **changes: Any) -> Path:
@@ -44,10 +47,11 @@ def write_llama(folder: Path, template: str = PLAIN, **changes: Any) -> Path:
 
 
 def _tokenizer() -> Tokenizer:
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: number for number, letter in enumerate(letters)}
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    written = [letters.pre_tokenize_str(chr(code))[0][0] for code in (9, 10, 13, *range(32, 127))]
+    vocabulary = {letter: number for number, letter in enumerate(written)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = letters
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([END, START, TURN_OVER])
     tokenizer.add_tokens(list(MARKS))
@@ -110,7 +114,7 @@ def _weights(config: dict[str, Any]) -> dict[str, torch.Tensor]:
         }
     noise = torch.Generator().manual_seed(1)
     return {
-        f"model.{name}.weight": torch.ones(shape) if len(shape) == 1 else torch.randn(shape, generator=noise) * 0.1
+        f"model.{name}.weight": torch.ones(shape) if len(shape) == 1 else torch.randn(shape, generator=noise) * NOISE
         for name, shape in shapes.items()
     }
 

@@ -83,5 +83,6 @@ def _bound(form: Any) -> Any:
     if not isinstance(form, dict):
         return form
     if form.get("type") == "json_schema" and "json_schema" in form:
-        return {**form, "max_whitespace_cnt": MOST_BLANKS}
+        # Between tags, blanks around a text are part of it, and xgrammar knows no bound below one.
+        return {**form, "max_whitespace_cnt": MOST_BLANKS if form.get("style", "json") == "json" else 1}
     return {name: _bound(entry) for name, entry in form.items()}
