@@ -289,8 +289,14 @@ async def test_reaching_its_token_limit_is_said(server: Running) -> None:
 async def test_an_answer_that_is_too_long_to_say_is_written_whole() -> None:
     async with running(with_limits(max_text_letters=60), language=FakeLanguage()) as server:
         server.language.script = script(*words(*["word "] * 30))
+        server.language.free_deltas = 20
+        server.language.gate.clear()
         async with asking(server) as client:
             await client.ask()
+            # What is spoken ends, though the model goes on.
+            await until(lambda: bool(server.speaker.pieces) and server.speaker.running == 0)
+            assert server.language.running == 1
+            server.language.gate.set()
             messages = await client.until("audio.done")
         assert text(messages) == "word " * 30
         assert "".join(server.speaker.pieces) == "word " * 12

@@ -87,6 +87,8 @@ class _Words(AsyncIterator[str]):
             words = words[: self._left].rpartition(" ")[0]
         self._left -= len(words)
         self._ready.put_nowait(words)
+        if self.cut:
+            self.end()  # the model may go on for long
 
     def end(self) -> None:
         """No more come."""
