@@ -21,9 +21,12 @@ from ouzel.gateway.dialect import (
     SessionCreated,
     SessionDone,
     Text,
+    TextDone,
+    TextPiece,
 )
 from ouzel.gateway.timing import Timing
 from ouzel.stages.core import FinishReason
+from ouzel.stages.language import Usage
 from ouzel.stats.phases import Phase
 
 CONFIG = '{"type":"session.config","voice":"alloy"}'
@@ -141,6 +144,13 @@ def test_events_as_they_go_over_the_wire() -> None:
     assert sent(SessionDone(2)) == {"type": "session.done", "utterances": 2}
     assert sent(Fault(RequestError("text: no", param="text"))) == {
         "type": "error", "code": "invalid_request_error", "message": "text: no", "param": "text",
+    }  # fmt: skip
+    assert sent(TextPiece(1, "Hi")) == {"type": "text.delta", "utterance_index": 1, "text": "Hi"}
+    assert sent(TextDone(1, "Hi.", FinishReason.STOP, Usage(prompt_tokens=3, completion_tokens=2, cached_tokens=1))) == {
+        "type": "text.done", "utterance_index": 1, "text": "Hi.", "reason": "stop", "usage": {
+            "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5,
+            "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": {"reasoning_tokens": 0},
+        },
     }  # fmt: skip
     assert NativeDialect().send(AudioPiece(b"\x01\x02")) == b"\x01\x02"
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -223,6 +226,12 @@ def test_a_long_list_is_parsed_item_by_item() -> None:
     spoken.feed("".join(f"{number}. item number **{number}** of many\n" for number in range(1, 400)))
     assert len(spoken._lines) == 1
     assert spoken.flush() == "." and spoken.feed("") == ""
+
+
+def test_a_server_that_only_speaks_needs_no_parser() -> None:
+    code = "import sys, ouzel.gateway.app, ouzel.text.markdown; print({'markdown_it', 'openai'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout == "set()\n"
 
 
 def test_a_voice_reads_what_is_said() -> None:
