@@ -146,7 +146,8 @@ def test_events_as_they_go_over_the_wire() -> None:
         "type": "error", "code": "invalid_request_error", "message": "text: no", "param": "text",
     }  # fmt: skip
     assert sent(TextPiece(1, "Hi")) == {"type": "text.delta", "utterance_index": 1, "text": "Hi"}
-    assert sent(TextDone(1, "Hi.", FinishReason.STOP, Usage(prompt_tokens=3, completion_tokens=2, cached_tokens=1))) == {
+    usage = Usage(prompt_tokens=3, completion_tokens=2, cached_tokens=1)
+    assert sent(TextDone(1, "Hi.", FinishReason.STOP, usage)) == {
         "type": "text.done", "utterance_index": 1, "text": "Hi.", "reason": "stop", "usage": {
             "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5,
             "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": {"reasoning_tokens": 0},
