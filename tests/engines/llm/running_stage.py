@@ -23,7 +23,7 @@ from ouzel.stats.timeline import Span
 
 #: small enough that a few requests fill it: 32 blocks of 128 tokens, each 256 bytes in bfloat16
 SETTINGS = LlmConfig(eager=True, nice=0, kv_cache_bytes=32 * 128 * 256, prefill_tokens=64)
-WITHIN_S = 60.0
+WITHIN_S = 150.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,20 @@ def test_a_thought_is_kept_apart(glm: RunningStage) -> None:
     assert thinking.content == "" and thinking.reasoning
     answering = glm.ask(messages=USER, template={"enable_thinking": False}, sampling=wild(16))
     assert answering.reasoning == "" and answering.content
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_text_that_is_held_back_for_a_stop_string_is_cut_at_the_same_place(glm: RunningStage, seed: int) -> None:
+    """A stop string that never comes changes nothing, though the end of a thought is held back with the rest."""
+    sampling = wild(160, seed)
+    free = glm.ask(messages=USER, sampling=sampling)
+    held = glm.ask(messages=USER, sampling=replace(sampling, stop=("a stop string of some length",)))
+    assert (held.reasoning, held.content, held.finish) == (free.reasoning, free.content, free.finish)
+
+
+def test_thoughts_end_in_the_tests_above(glm: RunningStage) -> None:
+    answers = [glm.ask(messages=USER, sampling=wild(160, seed)) for seed in range(6)]
+    assert sum(bool(answer.reasoning and answer.content) for answer in answers) >= 2
 
 
 def test_who_thinks_is_held_to_a_schema_once_the_thought_is_over(glm: RunningStage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import MutableMapping
 
@@ -17,7 +18,7 @@ _SETTINGS = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 #: Whoever looks for a fault may want to hear more.
-_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TRANSFORMERS_VERBOSITY": "error"}
+_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TRANSFORMERS_VERBOSITY": "error", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 #: In GiB, and beats `llm.kv_cache_bytes`.
 _OVERRIDING = "VLLM_CPU_KVCACHE_SPACE"
 
@@ -28,4 +29,7 @@ def prepare_environment(environ: MutableMapping[str, str]) -> None:
     environ.pop(_OVERRIDING, None)
     for name, value in _QUIET.items():
         environ.setdefault(name, value)
+    # What is said while vLLM is imported, before it has read the variable.
+    for name in ("vllm", "torch._library"):
+        logging.getLogger(name).setLevel(environ["VLLM_LOGGING_LEVEL"].upper())
     warnings.filterwarnings("ignore", module=r"(vllm|torch|transformers)\b")

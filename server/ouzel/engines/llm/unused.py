@@ -6,8 +6,9 @@ import sys
 
 __all__ = ["hide_unused"]
 
-# pip installs builds of them that don't match torch, and importing one of those fails half way.
-UNUSED = ("torchaudio", "torchcodec", "torchvision")
+# pip installs builds of the first three that don't match torch, and importing one of those fails half way. Triton has
+# no backend for CPUs: vLLM would import it, find that out, and have it complain of leaks when the process ends.
+UNUSED = ("torchaudio", "torchcodec", "torchvision", "triton")
 
 
 def hide_unused() -> None:
