@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ouzel.stages.process import child_environment
+
 MOST_OF_UNFIXED = 0.2
 
 
@@ -61,8 +63,7 @@ def work(folder: Path, settings: list[str]) -> None:
 def start(arm: Arm, folder: Path, settings: list[str], caches: Path, threads: int) -> dict[str, float]:
     """The seconds of one start, all of it and by phase."""
     cache = caches / arm.cache
-    environ = os.environ | {
-        "OMP_NUM_THREADS": str(threads),
+    environ = child_environment(os.environ, threads) | {
         "VLLM_CACHE_ROOT": str(cache / "vllm"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
     }
