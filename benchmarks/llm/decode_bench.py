@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from ouzel.stages.process import child_environment
 
@@ -203,20 +202,22 @@ class Worker:
             os.killpg(self._process.pid, number)
 
 
-def measure(workers: dict[str, Worker], passes: int, tokens: int) -> dict[str, Any]:
+def measure(workers: dict[str, Worker], passes: int, tokens: int) -> dict[str, list[float]]:
     seen: dict[str, list[float]] = {name: [] for name in workers}
     for _ in range(passes):
         for name, worker in workers.items():
             seen[name].append(worker.decode(tokens))
             print(f"{name:<10}{seen[name][-1]:8.1f} tok/s", file=sys.stderr)
-    spread = {
-        name: {"median": statistics.median(rates), "min": min(rates), "max": max(rates)} for name, rates in seen.items()
-    }
-    return {name: {key: round(rate, 2) for key, rate in rates.items()} for name, rates in spread.items()}
+    return seen
+
+
+def spread(rates: list[float]) -> dict[str, float]:
+    found = {"median": statistics.median(rates), "min": min(rates), "max": max(rates)}
+    return {name: round(rate, 2) for name, rate in found.items()}
 
 
 def added(rate: float, folder: str) -> dict[str, float]:
-    """The parts of a token's milliseconds in the server."""
+    """The parts of a token's milliseconds in the server, each a mean over all tokens as the rate is."""
     from ouzel.stats.dump import load
     from ouzel.stats.phases import Phase
     from ouzel.stats.snapshot import Series
@@ -274,13 +275,13 @@ def main() -> None:
                 workers[name] = Worker(name, model, settings, options.threads, stats)
                 stack.callback(workers[name].close)
             rates = measure(workers, options.passes, options.tokens)
-        parts = added(rates["server"]["median"], stats)
-    ratio = rates["stage"]["median"] / rates["vllm"]["median"]
+        parts = added(statistics.harmonic_mean(rates["server"]), stats)
+    ratio = statistics.median(rates["stage"]) / statistics.median(rates["vllm"])
     result = {
         "threads": options.threads,
         "tokens": options.tokens,
         "passes": options.passes,
-        "tokens per second": rates,
+        "tokens per second": {name: spread(arm) for name, arm in rates.items()},
         "stage of vllm": round(ratio, 3),
         "ms of a token": {name: round(ms, 3) for name, ms in parts.items()},
     }
