@@ -9,6 +9,7 @@ DEVELOPMENT := $(VENV)/development
 DEMO_PORT := 8090
 DEMO_URL := http://127.0.0.1:$(DEMO_PORT)
 DEMO := The river keeps its own time, and so does a sentence that is spoken while it is still being made.
+QUESTION := What is the capital of France?
 SERVE_DEMO := $(BIN)/ouzel serve --port $(DEMO_PORT) --log-level WARNING
 SPEAK_DEMO := $(BIN)/ouzel-client speak "$(DEMO)" --url $(DEMO_URL) --wait 120 --save demo.wav --timing
 
@@ -17,8 +18,9 @@ SPEAK_DEMO := $(BIN)/ouzel-client speak "$(DEMO)" --url $(DEMO_URL) --wait 120 -
 .PHONY: help demo demo-speech serve test check voice
 
 help:
-	@echo "make demo         start the server, speak a sentence over its WebSocket into demo.wav"
-	@echo "make demo-speech  the same, without a language model and what that needs"
+	@echo "make demo         start the server, speak a sentence over its WebSocket into demo.wav, and an answer of the"
+	@echo "                  language model into answer.wav"
+	@echo "make demo-speech  the first half of it, without a language model and what that needs"
 	@echo "make serve        start the server; a browser finds it at http://127.0.0.1:8080"
 	@echo "make test         run the tests (PYTEST_ARGS=...)"
 	@echo "make check        ruff and mypy"
@@ -27,7 +29,8 @@ help:
 # Uncompiled, the model is there in seconds.
 demo: $(LANGUAGE)
 	@$(BIN)/ouzel pull smollm2
-	@$(SERVE_DEMO) --llm smollm2 --set llm.eager=true & trap "kill $$!; wait" EXIT; $(SPEAK_DEMO)
+	@$(SERVE_DEMO) --llm smollm2 --set llm.eager=true & trap "kill $$!; wait" EXIT; $(SPEAK_DEMO) && \
+	$(BIN)/ouzel-client ask "$(QUESTION)" --temperature 0 --url $(DEMO_URL) --wait 300 --save answer.wav
 
 demo-speech: $(SPEECH)
 	@$(SERVE_DEMO) --no-llm & trap "kill $$!; wait" EXIT; $(SPEAK_DEMO)
