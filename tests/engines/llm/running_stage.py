@@ -17,7 +17,19 @@ from ouzel.errors import OuzelError
 from ouzel.stages.core import FinishReason
 from ouzel.stages.language import LanguageRequest, LanguageSampling, TextDelta, TokenLogprob, Usage
 from ouzel.stages.launch import launch_process
-from ouzel.stages.messages import Abort, Beat, Failed, FromStage, Generate, Generated, Ready, Refused, Setup, StageRole
+from ouzel.stages.messages import (
+    Abort,
+    Beat,
+    Failed,
+    FromStage,
+    Generate,
+    Generated,
+    Ready,
+    Refused,
+    Setup,
+    StageRole,
+    Stop,
+)
 from ouzel.stages.topology import flatten
 from ouzel.stats.timeline import Span
 
@@ -81,6 +93,11 @@ class RunningStage:
         self._live.channel.close()
         self._live._process.wait()  # type: ignore[attr-defined]
         os.close(self._live._pidfd)  # type: ignore[attr-defined]
+
+    def stop(self) -> int:
+        """Ask it to end; its exit code."""
+        self._live.channel.send(Stop())
+        return int(self._live._process.wait(WITHIN_S))  # type: ignore[attr-defined]
 
     def send(self, request: LanguageRequest, slot: int = 0) -> int:
         """The epoch under which its deltas come."""

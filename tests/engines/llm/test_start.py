@@ -26,6 +26,16 @@ def test_what_vllm_has_against_a_checkpoint_is_told(tmp_path: Path) -> None:
         RunningStage(folder).__enter__()
 
 
+def test_a_stage_ends_soon_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with RunningStage(write_llama(tmp_path / "model")) as stage:
+        stage.ask("hello")
+        assert stage.stop() == 0
+    assert not list(temporary.glob("vllm*"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_second_start_loads_what_the_first_has_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,3 @@ class Engine:
         if processed.reqs_to_abort:
             self._core.abort_requests(processed.reqs_to_abort)
         return processed.request_outputs
-
-    def close(self) -> None:
-        self._core.shutdown()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -86,6 +88,8 @@ def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, st
     stats.reset()
     # vLLM has seeded the process with a constant, and requests without a seed draw from that.
     torch.seed()
+    # What loading took and freed goes back to the system: 108 MB of 1.77 GB with SmolLM2.
+    ctypes.CDLL(None).malloc_trim(0)
     return core
 
 
@@ -134,6 +138,11 @@ def _timed(timeline: InitTimeline) -> type[UniProcExecutor]:
         def _init_executor(self) -> None:
             with timeline.phase("load weights"):
                 super()._init_executor()
+
+        def _distributed_args(self) -> tuple[str, int, int]:
+            # vLLM meets itself in a file of the temporary folder, which a stage that is killed would leave there.
+            meeting = os.memfd_create("vllm")
+            return f"file:///proc/self/fd/{meeting}", 0, 0
 
         def determine_available_memory(self) -> list[int]:
             # The first run through the model compiles it, or loads what was compiled before.
