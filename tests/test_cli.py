@@ -267,3 +267,12 @@ def test_the_pulled_models_are_listed(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_unknown_model_is_one_line(command: tuple[str, ...]) -> None:
     result = ouzel(*command, "--llm", "/no/such/folder")
     assert result.exit_code == 2 and "is neither pulled, nor a folder" in one_line(result)
+
+
+def test_a_checkpoint_for_measuring_is_made(tmp_path: Path) -> None:
+    assert "Usage: ouzel make-checkpoint" in ouzel("make-checkpoint", "--help").stdout
+    made = ouzel("make-checkpoint", tmp_path / "spark", "--tiny", "--layers", 4, "--vocabulary", 512)
+    assert made.exit_code == 0, made.output
+    assert '"model_type": "spark2_5"' in (tmp_path / "spark/config.json").read_text()
+    again = ouzel("make-checkpoint", tmp_path / "spark", "--tiny")
+    assert again.exit_code != 0 and "spark" in one_line(again)

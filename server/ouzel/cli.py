@@ -107,6 +107,21 @@ def list_models() -> None:
         typer.echo(f"{name}  {read_model_config(folder)['model_type']}  {megabytes:.0f} MB  {folder}")
 
 
+@app.command(
+    "make-checkpoint",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def make_checkpoint(context: typer.Context) -> None:
+    """Make a Spark-X2.5 checkpoint of random weights, for measuring (--help for more)."""
+    # Its options need torch to be loaded, so it reads them itself.
+    from ouzel.tools.make_checkpoint import main
+
+    own = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
+    own.command()(main)
+    own(context.args, prog_name="ouzel make-checkpoint")
+
+
 @config_app.command("show")
 def show_config(
     voice: Voice = None,
