@@ -206,7 +206,10 @@ def test_every_word_of_every_block_is_said_in_its_order(blocks: list[tuple[str, 
     assert said_in(pieces_of(written, cuts)) == "\n\n".join(expected)
 
 
-@given(st.lists(st.lists(st.from_regex(r"[^\W\d_]{1,9}[.,;:!?]?", fullmatch=True), min_size=1), min_size=1))
+PROSE = st.lists(st.from_regex(r"[^\W\d_]{1,9}[.,;:!?]?", fullmatch=True), min_size=1, max_size=20)
+
+
+@given(st.lists(PROSE, min_size=1, max_size=5))
 def test_plain_prose_is_said_as_it_is(paragraphs: list[list[str]]) -> None:
     written = "\n\n".join(" ".join(words) for words in paragraphs)
     assert spoken_markdown(written).split() == [
@@ -221,11 +224,37 @@ def test_an_open_mark_holds_words_back_for_a_while_only() -> None:
     assert len(heard) > 1500
 
 
-def test_a_long_list_is_parsed_item_by_item() -> None:
-    spoken = SpokenMarkdown()
-    spoken.feed("".join(f"{number}. item number **{number}** of many\n" for number in range(1, 400)))
-    assert len(spoken._lines) == 1
-    assert spoken.flush() == "." and spoken.feed("") == ""
+@pytest.mark.parametrize(
+    ("begin", "line", "end", "said"),
+    [
+        ("", "1. item **{0}**", "", "{1}. item {0}."),
+        ("", "- item **{0}**", "", "item {0}."),
+        ("", "line **{0}**", "", "line {0}"),
+        ("", "> line {0}", "", "line {0}"),
+        ("- top\n", "  lazy {0}", "", "lazy {0}"),
+        ("| A |\n|---|\n", "| {0} |", "", "A: {0}."),
+        ("```\n", "code {0}", "```\nThen.", ""),
+        ("1. x\n   ~~~\n", "   code {0}", "   ~~~\n2. Then.", ""),
+        ("- top\n", "  - sub {0}", "", "sub {0}."),
+        ("- top\n  - sub\n", "    - item {0}", "", "item {0}."),
+        ("> quote\n", ">\n> line {0}", "", "line {0}."),
+    ],
+)
+def test_a_long_block_keeps_few_lines_and_loses_no_words(begin: str, line: str, end: str, said: str) -> None:
+    spoken, most = SpokenMarkdown(), 0
+    heard = spoken.feed(begin)
+    for number in range(1, 200):
+        heard += spoken.feed(line.format(f"n{number}") + "\n")
+        most = max(most, len(spoken._lines))
+    heard += spoken.feed(end) + spoken.flush()
+    assert most <= 66
+    if said:
+        lines = [one for one in heard.split("\n") if one]
+        assert [one.rstrip(".") for one in lines][-199:] == [
+            said.format(f"n{number}", number).rstrip(".") for number in range(1, 200)
+        ]
+    else:
+        assert heard.endswith("Then.") and "n1" not in heard and heard.count("Code example.") == 1
 
 
 def test_a_server_that_only_speaks_needs_no_parser() -> None:

@@ -24,6 +24,8 @@ _BLANKS = " \t\r"
 _WIDE_MARKS = "。！？，、；："
 #: letters after which an emphasis, a link or a code span that isn't closed counts as none
 _LONGEST_HOLD = 400
+#: of a block that is parsed anew with each of its lines; what is longer is taken for a new one
+_MOST_LINES = 64
 
 
 def spoken_markdown(text: str) -> str:
@@ -145,6 +147,35 @@ class SpokenMarkdown:
             self._parts_said = sum(part.begin >= begin for part in parts[: self._parts_said])
             del self._lines[:begin]
             self._number = number
+        open_parts = [part for part in parts if part.begin >= begin]
+        for part in open_parts:
+            part.begin, part.end = part.begin - begin, part.end - begin
+        if open_parts:
+            self._shorten(open_parts)
+
+    def _shorten(self, parts: list[Part]) -> None:
+        """Drop lines in the middle of the open block that change nothing: else a long one would cost its square."""
+        last = parts[-1]
+        if last.code:
+            del self._lines[last.begin + 1 : last.end - 1]
+        elif last.cells and len(parts) > 1 and parts[-2].cells and parts[-2].end == last.begin:
+            del self._lines[parts[-2].begin]
+            self._parts_said -= 1
+        elif not last.over and last.end == len(self._lines):
+            self._shorten_paragraph(last)
+        if len(self._lines) > _MOST_LINES:
+            self._parts_said = sum(part is last for part in parts[: self._parts_said])
+            self._lines = [line.lstrip(" ") for line in self._lines[last.begin :]]
+            self._number = None
+
+    def _shorten_paragraph(self, paragraph: Part) -> None:
+        """Its first line says where it stands, its last one how it goes on; those between that were said can go."""
+        first, *inner = paragraph.source.split("\n")
+        for line in inner[:-1]:
+            if self._letters_said < len(first) + len(line) + 2:
+                return
+            del self._lines[paragraph.begin + 1]
+            self._letters_said -= len(line) + 1
 
 
 class _Voice:
