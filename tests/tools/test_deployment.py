@@ -131,3 +131,9 @@ def test_without_a_compiler_nothing_is_compiled(
     assert (load().config.llm.eager, load().sources["llm.eager"]) == (True, "derived from the device")
     assert load(NO_WISH, "llm.eager=false").config.llm.eager is False
     assert load(LanguageWish(none=True)).config.llm.eager is False
+
+
+def test_a_language_model_has_its_share_of_the_threads(store: Path) -> None:
+    assert load(NO_WISH).sources["llm.threads"] == "default"
+    write_model(store / "smollm2")
+    assert load(NO_WISH).sources["llm.threads"] == "derived from the device"

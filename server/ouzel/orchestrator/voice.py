@@ -79,4 +79,5 @@ class VoiceFacts:
             self.kv_geometry(dtype),
             weights_bytes=self.stored_bytes * _BYTES[dtype] // _STORED_BYTES,
             sequence_limit=config.talker.max_num_seqs,
+            with_llm=config.llm.model is not None,
         ).settings()

@@ -96,6 +96,12 @@ def test_a_template_comes_from_its_own_file_or_the_tokenizers(tmp_path: Path) ->
     assert read_checkpoint(folder, 4).template == "of the file"
 
 
+def test_a_model_is_named_by_its_folder_or_as_the_hub_names_it(tmp_path: Path) -> None:
+    assert read_checkpoint(write_llama(tmp_path / "small"), 4).name == "small"
+    cached = tmp_path / "models--org--small-1B" / "snapshots" / "0a1b2c"
+    assert read_checkpoint(write_llama(cached), 4).name == "org/small-1B"
+
+
 def test_neither_the_factory_nor_its_complaints_need_vllm(tmp_path: Path) -> None:
     code = f"""
 import sys

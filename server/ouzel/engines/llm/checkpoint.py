@@ -29,6 +29,14 @@ class Checkpoint:
     #: of conversations; None where it has none
     template: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The folder's own, or where it lies in the hub's cache (models--ORG--NAME/snapshots/HASH) the hub's."""
+        cached = self.folder.parent.parent.name
+        if self.folder.parent.name == "snapshots" and cached.startswith("models--"):
+            return cached.removeprefix("models--").replace("--", "/", 1)
+        return self.folder.name
+
 
 def read_checkpoint(folder: Path, bytes_per_value: int) -> Checkpoint:
     """

@@ -62,13 +62,12 @@ def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, st
     check_kv_bytes(kv_cache, settings.kv_cache_bytes)
     context = config.model_config.max_model_len
     inputs = InputProcessor(config, renderer)
-    name = checkpoint.folder.name
     core = LanguageCore(
         Engine(engine_core, OutputProcessor(renderer.get_tokenizer(), log_stats=False)),
         Intake(
             renderer,
             inputs,
-            Chat(renderer, reading, name, has_template=checkpoint.template is not None),
+            Chat(renderer, reading, checkpoint.name, has_template=checkpoint.template is not None),
             parsers,
             config.model_config.get_diff_sampling_param(),
             context,
@@ -78,7 +77,7 @@ def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, st
             kv_cache.num_blocks,
             config.scheduler_config.max_num_batched_tokens,
         ),
-        _facts(name, config, reading),
+        _facts(checkpoint.name, config, reading),
         max_num_seqs=settings.max_num_seqs,
         max_waiting=settings.max_waiting,
         stats=stats,
