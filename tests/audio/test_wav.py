@@ -31,9 +31,10 @@ def test_pcm_is_the_nearest_number_and_clips(samples: np.ndarray) -> None:
 
 
 def test_pcm_of_known_samples() -> None:
-    assert pcm16(np.array([0, 1, -1, 2, -2, 0.5], np.float32)) == np.array(
-        [0, 32767, -32767, 32767, -32767, 16384], "<i2"
-    ).tobytes()
+    assert (
+        pcm16(np.array([0, 1, -1, 2, -2, 0.5], np.float32))
+        == np.array([0, 32767, -32767, 32767, -32767, 16384], "<i2").tobytes()
+    )
 
 
 @pytest.mark.parametrize("sample", [np.nan, np.inf, -np.inf])

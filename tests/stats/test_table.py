@@ -22,7 +22,9 @@ def test_the_table_shows_ms_a_frame_and_shares_of_80_ms() -> None:
     decoding = {Phase.CODEC: Series(2, 72 * MS), Phase.OTHER: Series(2, 8 * MS)}
     code2wav = Snapshot("code2wav", 10, Series(2, 80 * MS, 50 * MS), decoding, {})
     orchestrator = Snapshot("orchestrator", 0, Series(), {}, {Phase.DISPATCH: Series(4, 2 * MS, MS, {0: 4})})
-    assert attribution_table([talker, code2wav, orchestrator]) == """\
+    assert (
+        attribution_table([talker, code2wav, orchestrator])
+        == """\
 ms a frame        talker    code2wav         all    of 80 ms
 backbone           8.000                   8.000      10.0 %
 predictor          6.000                   6.000       7.5 %
@@ -36,6 +38,7 @@ step              talker          10      16.000       0.000       0.000      20
 step            code2wav           2      40.000       0.000       0.000      50.000
 queue             talker           1       3.000       0.000       0.000       3.000
 dispatch    orchestrator           4       0.500       0.000       0.000       1.000"""
+    )
 
 
 def test_a_process_without_frames_of_its_own_is_divided_by_the_frames_made() -> None:

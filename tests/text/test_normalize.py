@@ -110,7 +110,7 @@ def test_abbreviations_and_addresses(written: str, said: str) -> None:
     ("written", "said"),
     [
         ("This is *very* **important**.", "This is very important."),
-        ("“Hello… it’s fine!”", "\"Hello, it's fine!\""),
+        ("“Hello… it’s fine!”", '"Hello, it\'s fine!"'),
         ("one (two) three — four -- five", "one, two, three, four, five"),
         ("salt & pepper @ home", "salt and pepper at home"),
         ("naïve café, Ærø, Straße", "naive cafe, Aero, Strasse"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ouzel.text.sentences import LONGEST_PIECE, SentenceSplitter, split_sentences
 
 #: texts in which boundaries, and traps beside them, are frequent
-LETTERS = [*'abAB12 .,!?;:\n\t"\'()…。！、é\u0301🙂']
+LETTERS = [*"abAB12 .,!?;:\n\t\"'()…。！、é\u0301🙂"]
 TRAPS = ["3.14", "22,1", "Dr.", "e.g.", "etc.", "a.m.", "J.", "one", "Two", "  "]
 TEXT = st.lists(st.sampled_from(LETTERS + TRAPS)).map("".join)
 
