@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 CONTEXT = 40  # frames of codes before the crop, for the transformer
 LEAD = 3  # frames that the vocoder runs before the crop and that are thrown away
+BEGIN_EVERY = 6  # steps: then the crops are beginnings of sentences, with no past, so that none begins with a click
 
 
 def main() -> None:
@@ -78,9 +79,14 @@ def main() -> None:
         done = elapsed / (args.minutes * 60)
         for group in optimizer.param_groups:
             group["lr"] = args.rate * (max(0.03, 1 - done) if args.cool else 1.0)
-        first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
+        begins = step % BEGIN_EVERY == 0
+        context, lead = (0, 0) if begins else (CONTEXT, LEAD)
+        if begins:
+            first = rng.choice(speech.starts[:-1], args.batch)
+        else:
+            first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
         taken = (
-            torch.from_numpy(np.stack([codes[f - CONTEXT : f + args.frames] for f in first]))
+            torch.from_numpy(np.stack([codes[f - context : f + args.frames] for f in first]))
             .to(args.device)
             .transpose(1, 2)
         )
@@ -89,8 +95,8 @@ def main() -> None:
         with torch.no_grad():
             vectors = net.quantizer(taken)
         latent = net.latent(vectors)
-        mel = F.l1_loss(latent[..., CONTEXT * LATENT_STEPS :], target(padded))
-        made = vocode(latent[..., (CONTEXT - LEAD) * LATENT_STEPS :])[:, LEAD * FRAME :]
+        mel = F.l1_loss(latent[..., context * LATENT_STEPS :], target(padded))
+        made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :]
         spectral = loss_of(made, real)
         loss, fooled, judged = spectral + 0.5 * mel, made.new_zeros(()), made.new_zeros(())
         if args.judges:

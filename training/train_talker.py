@@ -299,7 +299,7 @@ def main() -> None:
         if step % 50 == 0:
             names = " ".join(f"{n} {v:.3f}" for n, v in zip(("first", "rest", "phones", "guide"), shown, strict=True))
             print(f"{step} epoch {epoch} {elapsed:.0f}s {names}", flush=True)
-        if step % 200 == 0:
+        if step % 100 == 0:
             keep()
     keep()
 
