@@ -82,7 +82,7 @@ def main() -> None:
         begins = step % BEGIN_EVERY == 0
         context, lead = (0, 0) if begins else (CONTEXT, LEAD)
         if begins:
-            first = rng.choice(speech.starts[:-1], args.batch)
+            first = rng.choice(speech.starts[speech.starts <= speech.frames - args.frames], args.batch)
         else:
             first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
         taken = (
