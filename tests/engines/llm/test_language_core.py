@@ -157,7 +157,10 @@ def test_text_in_parts_is_text_and_pictures_are_refused_unfetched(plain: Running
 @pytest.mark.parametrize(
     ("request_", "words", "param"),
     [
-        ({"words": "x" * 600}, "the prompt has 600 tokens and the context 512", "messages"),
+        ({"words": "x" * 600}, "the prompt has 600 tokens and the context 512", "prompt"),
+        ({"messages": ({"role": "user", "content": "x" * 600},)}, "maximum context length is 512", "messages"),
+        ({"messages": USER, "template": {"chat_template": "Hi"}}, "kwargs.chat_template", "chat_template_kwargs"),
+        ({"messages": USER, "template": {"conversation": []}}, "kwargs.conversation", "chat_template_kwargs"),
         ({"words": "x", "sampling": LanguageSampling(max_tokens=600)}, "ask for at most 511", "max_tokens"),
         ({"words": ""}, "the prompt is empty", "prompt"),
         ({"prompt_ids": (99999,)}, "out of vocabulary", None),

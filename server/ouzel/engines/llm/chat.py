@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser.abstract_parser import Parser
 from vllm.renderers.base import BaseRenderer
+from vllm.renderers.hf import safe_apply_chat_template
 from vllm.sampling_params import StructuredOutputsParams
 
 from ouzel.engines.llm.parsers import Reading
@@ -17,6 +20,12 @@ from ouzel.stages.language import LanguageRequest
 __all__ = ["Chat"]
 
 _TEXT_PARTS = ("text", "refusal")
+#: What lays a conversation out takes these by name beside the template's variables, another template among them.
+_ARGUMENTS = {
+    "messages",
+    *inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters,
+    *inspect.signature(safe_apply_chat_template).parameters,
+} - {"kwargs"}
 
 
 class Chat:
@@ -32,13 +41,19 @@ class Chat:
     def parsed(self, request: LanguageRequest, grammar: StructuredOutputsParams | None) -> ChatCompletionRequest:
         """The request in vLLM's type, which checks messages and tools.
 
-        :raises RequestError: when the model has no chat template, or can't call tools and is asked to
+        :raises RequestError: when the model has no chat template, or can't call tools and is asked to, or when what
+            should be a variable of the template is none
         """
         if not self._has_template:
             raise RequestError(f"{self._name} has no chat template: use /v1/completions", param="messages")
         if request.tools and request.tool_choice != "none" and self._reading.tools is None:
             raise RequestError(
                 f"{self._name} can't call tools: its chat template doesn't tell of them; leave tools out", param="tools"
+            )
+        if taken := _ARGUMENTS & request.template.keys():
+            raise RequestError(
+                f"chat_template_kwargs.{min(taken)} is no variable of a template; leave it out",
+                param="chat_template_kwargs",
             )
         for place, message in enumerate(request.messages or ()):
             _check_content(place, message.get("content"))

@@ -12,6 +12,9 @@ from ouzel.errors import RequestError
 
 __all__ = ["complaints"]
 
+#: what vLLM calls a prompt, whichever field of ours it came from
+_PROMPTS = ("input_text", "input_tokens")
+
 
 @contextmanager
 def complaints(param: str | None = None) -> Iterator[None]:
@@ -27,6 +30,7 @@ def complaints(param: str | None = None) -> Iterator[None]:
         where = ".".join(str(part) for part in first["loc"][:2])
         raise RequestError(f"{where}: {first['msg']}", param=str(first["loc"][0]) if first["loc"] else None) from error
     except VLLMClientError as error:
-        raise RequestError(str(error.args[0]), param=getattr(error, "parameter", None) or param) from error
+        named = getattr(error, "parameter", None)
+        raise RequestError(str(error.args[0]), param=param if named in _PROMPTS else named or param) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RequestError(f"the request can't be read: {error}", param=param) from error

@@ -93,7 +93,11 @@ class Intake:
             else:
                 laid = _Laid(self._text(request), grammar, reasoning={"reasoning_ended": True})
             limit = token_limit(
-                request.sampling.max_tokens, self._defaults.get("max_tokens"), len(laid.ids), self._context
+                request.sampling.max_tokens,
+                self._defaults.get("max_tokens"),
+                len(laid.ids),
+                self._context,
+                prompt_field="prompt" if request.messages is None else "messages",
             )
             return [self._order(request, laid, limit, index) for index in range(request.n)]
 

@@ -25,9 +25,12 @@ _WISHES = (
 )
 
 
-def token_limit(wished: int | None, default: int | None, prompt_tokens: int, context: int) -> int:
+def token_limit(
+    wished: int | None, default: int | None, prompt_tokens: int, context: int, *, prompt_field: str
+) -> int:
     """How many tokens an answer may have: as wished, else as the checkpoint says, within what the context has left.
 
+    :param prompt_field: where the prompt came from
     :raises RequestError: when the prompt leaves no room for a token, or not for those that were wished
     """
     left = context - prompt_tokens
@@ -35,7 +38,7 @@ def token_limit(wished: int | None, default: int | None, prompt_tokens: int, con
         raise RequestError(
             f"the prompt has {prompt_tokens} tokens and the context {context}, of which the answer needs at least one: "
             "shorten it",
-            param="messages",
+            param=prompt_field,
         )
     if wished is None:
         return left if default is None else min(default, left)
