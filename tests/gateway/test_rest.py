@@ -250,6 +250,7 @@ async def test_the_body_has_a_largest_size() -> None:
     async with running(with_gateway(max_body_bytes=1024)) as server:
         reply = await server.http.post(PATH, content=b" " * 1025)
         assert (reply.status_code, "1024" in str(fault(reply)["message"])) == (413, True)
+        assert (fault(reply)["type"], fault(reply)["code"]) == ("invalid_request_error", 413)
 
         async def unannounced():  # type: ignore[no-untyped-def]
             for _ in range(9):
@@ -264,6 +265,7 @@ async def test_a_body_that_does_not_come_is_given_up() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
         assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        assert b'"type":"invalid_request_error"' in await reader.read()
         writer.close()
         await writer.wait_closed()
 

@@ -9,26 +9,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ouzel.errors import (
-    AuthError,
-    BusyError,
-    NotFoundError,
-    NotReadyError,
-    OuzelError,
-    RequestError,
-)
+from ouzel.errors import AuthError, BusyError, NotReadyError, OuzelError
 
 __all__ = ["Json", "error_body", "error_code", "error_reply", "http_error_reply", "model_warning"]
 
-_CODES: tuple[tuple[type[OuzelError], str], ...] = (
-    (RequestError, "invalid_request_error"),
-    (AuthError, "authentication_error"),
-    (NotFoundError, "not_found_error"),
-    (BusyError, "rate_limit_error"),
-    (NotReadyError, "unavailable_error"),
-)
-_OF_STATUS = {403: "permission_error", 404: "not_found_error", 429: "rate_limit_error", 503: "unavailable_error"}
-_INTERNAL = "server_error"
+_OF_STATUS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    503: "unavailable_error",
+}
 _RETRY_AFTER_S = 1
 
 
@@ -43,7 +34,7 @@ class Json(Response):
 
 def error_code(error: OuzelError) -> str:
     """The kind of an error, for programs."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), _INTERNAL)
+    return _kind(error.status)
 
 
 def error_body(error: OuzelError) -> dict[str, object]:
@@ -60,8 +51,8 @@ def error_reply(error: OuzelError) -> Json:
 
 def http_error_reply(status: int, message: str | None = None, headers: Mapping[str, str] | None = None) -> Json:
     """The reply to what HTTP itself refuses: no such route, no such method, too large a body."""
-    kind = _OF_STATUS.get(status, "invalid_request_error" if status < 500 else _INTERNAL)
-    return Json(_body(message or HTTPStatus(status).phrase, kind, None, status), status, dict(headers or {}))
+    message = message or HTTPStatus(status).phrase
+    return Json(_body(message, _kind(status), None, status), status, dict(headers or {}))
 
 
 def model_warning(asked: str | None, served: str) -> dict[str, str]:
@@ -69,6 +60,10 @@ def model_warning(asked: str | None, served: str) -> dict[str, str]:
     if asked is None or asked == served:
         return {}
     return {"Warning": f"199 ouzel {json.dumps(f'model {asked} is not loaded; {served} serves')}"}
+
+
+def _kind(status: int) -> str:
+    return _OF_STATUS.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
 def _body(message: str, kind: str, param: str | None, status: int) -> dict[str, object]:
