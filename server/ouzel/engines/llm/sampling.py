@@ -25,9 +25,7 @@ _WISHES = (
 )
 
 
-def token_limit(
-    wished: int | None, default: int | None, prompt_tokens: int, context: int, *, prompt_field: str
-) -> int:
+def token_limit(wished: int | None, default: int | None, prompt_tokens: int, context: int, *, prompt_field: str) -> int:
     """How many tokens an answer may have: as wished, else as the checkpoint says, within what the context has left.
 
     :param prompt_field: where the prompt came from
