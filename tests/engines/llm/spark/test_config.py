@@ -42,6 +42,13 @@ def test_what_it_leaves_out_is_as_published(tmp_path: Path) -> None:
     assert (config.sliding_window, config.tie_word_embeddings) == (512, False)
 
 
+def test_a_kind_of_layer_that_there_is_none_of_turns_nothing(tmp_path: Path) -> None:
+    config = read(tmp_path, layer_types=[SLIDING] * 5)
+    assert config.rope_parameters == {
+        SLIDING: {"rope_type": "default", "rope_theta": 10000, "partial_rotary_factor": 1.0}
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

@@ -50,6 +50,9 @@ class SparkConfig(PreTrainedConfig):
                 SLIDING: {"rope_theta": 10000, "partial_rotary_factor": 1.0},
             }
         self._check(self.layer_types, self.rope_parameters)
+        # Those in use, and whole: vLLM asks each for its type, and transformers fills in those of the layers alone.
+        used = sorted(set(self.layer_types))
+        self.rope_parameters = {kind: {"rope_type": "default", **self.rope_parameters[kind]} for kind in used}
         super().__post_init__(**others)
 
     def _check(self, kinds: list[str], ropes: dict[str, Any]) -> None:
