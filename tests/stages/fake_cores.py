@@ -305,6 +305,8 @@ def llm(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats
     with timeline.phase("load fake language model"):
         if (folder / "torn").exists():
             raise CheckpointError("config.json is torn")
+        if (folder / "odd").exists():
+            raise KeyError("odd")
         if (folder / "stuck").exists():
             signal.pause()
     return FakeLanguage(stats)

@@ -134,10 +134,17 @@ async def test_one_that_dies_is_started_again_and_says_so(tmp_path: Path) -> Non
         assert (await server.answer(2))[-1].finish is FinishReason.STOP
 
 
-async def test_one_that_can_not_start_says_why(tmp_path: Path) -> None:
-    (tmp_path / "torn").touch()
-    with pytest.raises(CheckpointError, match="torn"):
-        await Server(tmp_path).stages.start()
+@pytest.mark.parametrize("launch", [launch_process, launch_thread])
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [("torn", CheckpointError, "config.json is torn"), ("odd", EngineError, r"llm can't start: KeyError\('odd'\)")],
+)
+async def test_one_that_can_not_start_says_why(
+    launch: Launch, fault: str, kind: type[OuzelError], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / fault).touch()
+    with pytest.raises(kind, match=words):
+        await Server(tmp_path, launch).stages.start()
 
 
 async def test_one_that_stops_beating_is_killed(tmp_path: Path) -> None:

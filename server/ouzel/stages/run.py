@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -11,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from ouzel.errors import ConfigError, OuzelError
+from ouzel.errors import ConfigError, EngineError, OuzelError
 from ouzel.stages.channel import Channel
 from ouzel.stages.colocate import SpeechCore
 from ouzel.stages.core import EngineCore
@@ -24,6 +25,8 @@ from ouzel.stats.steps import NULL, Stats, StepStats
 from ouzel.stats.timeline import InitTimeline, Span
 
 __all__ = ["ReportingTimeline", "load_factory", "run_stage"]
+
+log = logging.getLogger(__name__)
 
 AnyCore = EngineCore[Any, Any, Any]
 
@@ -56,6 +59,10 @@ def run_stage(channel: Channel, setup: Setup) -> bool:
         core = _build(setup, timeline, stats)
     except OuzelError as error:
         channel.send(Failed(Fault.of(error)))
+        return False
+    except Exception as error:  # a fault of ours, or of a library's own kind: whoever waits must hear of it too
+        log.exception("the %s stage can't start", setup.role)
+        channel.send(Failed(Fault.of(EngineError(f"{setup.role} can't start: {error!r}"))))
         return False
     spans = (started, *timeline.spans)
     if setup.role is StageRole.LLM:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_stage import RunningStage
@@ -24,6 +26,25 @@ def test_what_vllm_has_against_a_checkpoint_is_told(tmp_path: Path) -> None:
     folder = write_llama(tmp_path / "model", num_key_value_heads=3)
     with pytest.raises(ConfigError, match="vLLM can't serve .*model: "):
         RunningStage(folder).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "words"),
+    [
+        # transformers has an error of its own for it
+        ({"hidden_size": 63}, {}, "hidden size .63. is not a multiple"),
+        ({}, {"kv_cache_bytes": 256}, "not enough .*memory.* `llm.kv_cache_bytes`"),
+        ({}, {"quantization": "none-such"}, "model: Value error, Unknown quantization method: none-such"),
+    ],
+)
+def test_whatever_is_wrong_it_is_told_in_our_own_names(
+    tmp_path: Path, changes: dict[str, Any], settings: dict[str, Any], words: str
+) -> None:
+    folder = write_llama(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=words):
+        RunningStage(folder, **settings).__enter__()
 
 
 def test_a_stage_ends_soon_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import difflib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from pydantic import ValidationError
 from vllm import ModelRegistry
 from vllm import __version__ as vllm_version
 from vllm.config import VllmConfig
@@ -39,8 +41,8 @@ from ouzel.stats.timeline import InitTimeline
 
 __all__ = ["load"]
 
-#: what reading a checkpoint that isn't as it should be has been seen to raise
-_REFUSALS = (AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+#: what vLLM's advice calls our settings
+_SETTINGS = {"gpu_memory_utilization": "llm.kv_cache_bytes", "max_model_len": "llm.max_model_len"}
 
 
 def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, stats: Stats) -> LanguageCore:
@@ -126,8 +128,16 @@ def check_kv_bytes(kv_cache: KVCacheConfig, wanted: int) -> None:
 def _said_by_vllm(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
-    except _REFUSALS as error:
-        raise ConfigError(f"vLLM can't serve {checkpoint.folder}: {error}", param="llm.model") from error
+    except Exception as error:  # vLLM and what it reads checkpoints with raise anything, also kinds of their own
+        raise ConfigError(f"vLLM can't serve {checkpoint.folder}: {_words(error)}", param="llm.model") from error
+
+
+def _words(error: Exception) -> str:
+    """What it says, with settings by the names that they have here."""
+    said = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else str(error)
+    for name, ours in _SETTINGS.items():
+        said = re.sub(rf"\b{name}\b", ours, said)
+    return said if " " in said else f"{type(error).__name__}: {said}"
 
 
 def _timed(timeline: InitTimeline) -> type[UniProcExecutor]:
