@@ -133,7 +133,7 @@ async def test_reasoning(writer: Running) -> None:
 
 async def test_models(writer: Running) -> None:
     async with client_of(writer) as client:
-        assert [model.id async for model in client.models.list()] == ["ouzel-fake", MODEL]
+        assert [model.id async for model in client.models.list()] == [MODEL, "ouzel-fake"]
         assert (await client.models.retrieve(MODEL)).id == MODEL
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from fake_language import PROMPT_TOKENS, TEXT, FakeLanguage, said, script
+from fake_language import MODEL, PROMPT_TOKENS, TEXT, FakeLanguage, said, script
 from fake_speaker import frames_of, tone
 from running import Running, running, until, with_gateway, with_limits
 from websockets.asyncio.client import ClientConnection, connect
@@ -19,7 +19,7 @@ from ouzel.audio.wav import pcm16
 from ouzel.errors import BusyError, EngineError, RequestError
 from ouzel.orchestrator.language import LanguageState
 from ouzel.stages.core import FinishReason
-from ouzel.stages.language import LanguageRequest, TextDelta
+from ouzel.stages.language import LanguageFacts, LanguageRequest, TextDelta
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -194,6 +194,17 @@ async def test_what_the_context_has_no_room_for_is_forgotten(server: Running) ->
             await client.ask("a" * 50)
             await client.until("audio.done")
     assert [len(asked.messages or ()) for asked in server.language.asked] == [1, 3, 3]
+
+
+@pytest.mark.parametrize("context", [None, 0])
+async def test_where_the_context_is_not_known_the_session_remembers_too(server: Running, context: int | None) -> None:
+    facts = LanguageFacts(model=MODEL, context=0)
+    server.language.now = replace(server.language.now, facts=None if context is None else facts)
+    async with asking(server) as client:
+        for _ in range(2):
+            await client.ask()
+            await client.until("audio.done")
+    assert [len(asked.messages or ()) for asked in server.language.asked] == [1, 3]
 
 
 async def test_cancel_stops_writing_and_speaking(server: Running) -> None:

@@ -392,10 +392,10 @@ async def test_a_model_elsewhere_has_the_name_it_is_asked_by_until_it_is_known(w
 
 async def test_the_language_model_is_listed(writer: Running) -> None:
     listed = (await writer.http.get("/v1/models")).json()["data"]
-    assert [model["id"] for model in listed] == ["ouzel-fake", MODEL]
-    assert (await writer.http.get(f"/v1/models/{MODEL}")).json() == listed[1]
+    assert [(model["id"], model.get("max_model_len")) for model in listed] == [(MODEL, 2048), ("ouzel-fake", None)]
+    assert (await writer.http.get(f"/v1/models/{MODEL}")).json() == listed[0]
     reply = await writer.http.get("/v1/models/gpt-9")
-    assert (reply.status_code, "'ouzel-fake' and 'ouzel-fake-lm' are" in fault(reply)["message"]) == (404, True)
+    assert (reply.status_code, "'ouzel-fake-lm' and 'ouzel-fake' are" in fault(reply)["message"]) == (404, True)
 
 
 @pytest.mark.parametrize(

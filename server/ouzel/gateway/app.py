@@ -155,14 +155,21 @@ def _add_text(app: FastAPI, endpoints: _TextEndpoints) -> None:
         return await endpoints.chat(request)
 
 
+def _listed(name: str, context: int = 0) -> dict[str, object]:
+    said = {"max_model_len": context} if context else {}  # vLLM's word, by which another server learns it
+    return {"id": name, "object": "model", "created": _BUILT, "owned_by": "ouzel", **said}
+
+
 def _add_listings(app: FastAPI, desk: Desk, language: LanguageModel | None, steps: StepLog) -> None:
     def models() -> dict[str, dict[str, object]]:
-        names = [desk.speaker.model, *([language.status().model] if language else [])]
-        return {name: {"id": name, "object": "model", "created": _BUILT, "owned_by": "ouzel"} for name in names if name}
+        """By name, the one that writes first: whoever takes the first of a list wants to chat."""
+        now = language.status() if language else None
+        listed = [_listed(now.model, now.facts.context if now.facts else 0)] if now and now.model else []
+        return {str(one["id"]): one for one in (*listed, _listed(desk.speaker.model))}
 
     @app.get("/v1/models")
     async def list_models() -> Json:
-        """The models that are served, the voice first."""
+        """The models that are served."""
         return Json({"object": "list", "data": list(models().values())})
 
     @app.get("/v1/models/{name:path}")

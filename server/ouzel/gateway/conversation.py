@@ -35,7 +35,7 @@ class Conversation:
     def request(self, question: str, wish: ReplyWish, language: LanguageModel) -> LanguageRequest:
         """The next question, after as much of what came before as leaves the answer its room."""
         facts = language.status().facts
-        context = facts.context if facts else _CONTEXT
+        context = (facts and facts.context) or _CONTEXT
         answer = min(wish.max_tokens or context // 4, context // 2)
         left = _LETTERS_PER_TOKEN * (context - answer) - len(question) - len(wish.system or "")
         kept: list[dict[str, str]] = []

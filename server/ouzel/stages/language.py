@@ -141,7 +141,7 @@ class LanguageFacts:
 
     #: as clients name it
     model: str
-    #: tokens of prompt and answer together
+    #: tokens of prompt and answer together; 0 where an endpoint doesn't say
     context: int
     #: tokens that the KV cache holds; None where it isn't ours
     kv_tokens: int | None = None
