@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from running_stage import Answer, RunningStage
+from running_stage import Answer, RunningStage, refusal
 
+from ouzel.errors import RequestError
 from ouzel.stages.core import FinishReason
 from ouzel.stages.language import LanguageSampling
 
@@ -67,6 +68,27 @@ def test_any_object_is_an_object_with_few_blanks(plain: RunningStage, seed: int)
     assert answer.content.lstrip().startswith("{") and longest_blanks(answer.content) <= 8
     if answer.finish is FinishReason.STOP:
         assert isinstance(json.loads(answer.content), dict)
+
+
+LONG = {"anyOf": [{"type": "string", "pattern": "^.{1,600}$"}, {"patternProperties": {"[a-z]{,9}(x{401})": {}}}]}
+
+
+@pytest.mark.parametrize("model", ["plain", "hermes", "glm"])
+def test_a_pattern_that_takes_long_to_read_is_refused_before_it_is_read(
+    model: str, request: pytest.FixtureRequest
+) -> None:
+    stage: RunningStage = request.getfixturevalue(model)
+    schema = {"type": "json_schema", "json_schema": {"name": "long", "schema": LONG}}
+    refused = refusal(stage, messages=USER, response_format=schema)
+    assert (type(refused), refused.param) == (RequestError, "response_format")
+    assert "repeat something 1001 times; at most 1000" in str(refused)
+    if stage.facts.tools:
+        tool = {
+            "type": "function",
+            "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": LONG}}},
+        }
+        refused = refusal(stage, messages=USER, tools=(tool,), tool_choice="required")
+        assert (type(refused), refused.param) == (RequestError, "tools")
 
 
 def called(answer: Answer) -> dict[str, Any]:
