@@ -54,7 +54,7 @@ class FakeLanguage:
     def reset(self) -> None:
         """As new."""
         facts = LanguageFacts(model=MODEL, context=2048, kv_tokens=4096)
-        self.now = LanguageStatus(state=LanguageState.READY, model=MODEL, facts=facts)
+        self.now = LanguageStatus(state=LanguageState.READY, model=MODEL, facts=facts, most_requests=6)
         self.script: Script = in_words
         #: raised at the first pull
         self.refusal: OuzelError | None = None

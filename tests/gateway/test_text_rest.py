@@ -278,6 +278,22 @@ async def test_several_prompts_are_numbered_through_and_their_usage_is_summed(wr
 
 
 @STREAMED
+async def test_a_long_list_of_prompts_takes_half_of_the_places_and_is_served_whole(
+    writer: Running, stream: bool
+) -> None:
+    writer.language.gate.clear()
+    prompts = [f"{number}" for number in range(10)]
+    request = asyncio.ensure_future(ask(writer, PLAIN, prompt=prompts, stream=stream))
+    await until(lambda: writer.language.running == 3)
+    assert len(writer.language.asked) == 3
+    writer.language.gate.set()
+    reply = await request
+    found = chunks(reply) if stream else [reply.json()]
+    assert ["".join(map(text_of, choices(found, index))) for index in range(10)] == [TEXT] * 10
+    assert [one.prompt for one in writer.language.asked] == prompts
+
+
+@STREAMED
 async def test_one_prompt_that_fails_ends_the_others(writer: Running, stream: bool) -> None:
     def first_waits_and_second_fails(request: LanguageRequest) -> list[TextDelta]:
         if request.prompt == "b":

@@ -78,7 +78,9 @@ class Answer:
     async def _numbered(self) -> AsyncGenerator[TextDelta | None, None]:
         """The deltas of all requests, their choices numbered through."""
         choices, usages = self.requests[0].n, dict[int, Usage]()
-        async with aclosing(merged([self._of(number) for number in range(len(self.requests))])) as parts:
+        # A list of prompts takes half of the places at most: a longer one is served too, and so is someone else.
+        at_once = max(1, self._desk.language.status().most_requests // 2)
+        async with aclosing(merged([self._of(number) for number in range(len(self.requests))], at_once)) as parts:
             async for part in parts:
                 if part is None:
                     yield None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 __all__ = ["PING", "merged"]
@@ -15,14 +16,18 @@ PING = b": ping\n\n"
 _PING_S = 15.0
 
 
-async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[tuple[int, T] | None, None]:
+async def merged(
+    sources: Sequence[AsyncGenerator[T, None]], at_once: int | None = None
+) -> AsyncGenerator[tuple[int, T] | None, None]:
     """What the sources give as they give it, each with its source's number; None for every 15 s of silence.
 
     Each source is one item ahead of what was taken, and no more. Closing this closes them all.
 
+    :param at_once: so many are begun, and one more whenever one is at its end; all of them without
     :raises Exception: what any of them raises; it ends the others
     """
-    pending = {_asked(source): number for number, source in enumerate(sources)}
+    numbered = iter(enumerate(sources))
+    pending = {_asked(source): number for number, source in islice(numbered, at_once)}
     try:
         while pending:
             done, _ = await asyncio.wait(pending, timeout=_PING_S, return_when=asyncio.FIRST_COMPLETED)
@@ -31,7 +36,9 @@ async def merged(sources: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[t
             # In the sources' order, so that what is ready at once comes in the same order every time.
             for task in sorted(done, key=pending.__getitem__):
                 number = pending.pop(task)
-                for item in task.result():
+                if not (items := task.result()):
+                    pending |= {_asked(source): later for later, source in islice(numbered, 1)}
+                for item in items:
                     pending[_asked(sources[number])] = number
                     yield number, item
     finally:
