@@ -10,7 +10,7 @@ import tiny_spark
 from compare_spark import BAR, MADE, compare, run
 from spark_reference import Traits
 
-pytestmark = [pytest.mark.llm, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.llm, pytest.mark.timeout(900)]
 
 SCENARIOS = tiny_spark.scenarios()
 TRAITS = ["window", "partial_rotary", "gate", "layer_pattern"]
