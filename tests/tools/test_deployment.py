@@ -115,6 +115,13 @@ def test_one_wish_at_most() -> None:
         load(LanguageWish(model="smollm2", none=True))
 
 
+def test_an_empty_wish_is_an_error() -> None:
+    with pytest.raises(NotFoundError, match="model '' is neither pulled"):
+        load(LanguageWish(model=""))
+    with pytest.raises(RequestError, match="--llm-url is empty"):
+        load(LanguageWish(url=""))
+
+
 @pytest.mark.parametrize("missing", ["compiler", "headers"])
 def test_without_a_compiler_nothing_is_compiled(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str

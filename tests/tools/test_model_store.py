@@ -54,6 +54,7 @@ def test_a_pulled_name_a_folder_and_a_hub_id_are_found(cache: Path) -> None:
     [
         ("smollm2", "isn't here yet: ouzel pull smollm2"),
         ("smollm", "neither pulled, nor a folder, nor a hub id; did you mean 'smollm2'"),
+        ("", "neither pulled, nor a folder"),
         ("no/such/folder", "neither pulled, nor a folder"),
         ("some/model", "not whole in the local cache, and no hub is reached"),
     ],

@@ -61,6 +61,7 @@ def load_serving(voice: VoiceFacts, asked: Asked, wish: LanguageWish) -> Effecti
     """The settings for a voice and a language model: `llm.model` is a folder, `llm.url` an endpoint, or both are null.
 
     :raises NotFoundError, CheckpointError: when the model that is wished for isn't there
+    :raises RequestError: when the wishes exclude each other, or one is empty
     :raises ConfigError: when a setting is wrong, or vLLM is missing
     """
     if sum((wish.model is not None, wish.url is not None, wish.none)) > 1:
@@ -68,6 +69,8 @@ def load_serving(voice: VoiceFacts, asked: Asked, wish: LanguageWish) -> Effecti
     if wish.none:
         return load_deployment(voice, asked, flags={"llm.model": _NOTHING, "llm.url": _NOTHING})
     if wish.url is not None:
+        if not wish.url:
+            raise RequestError("--llm-url is empty; give http://…/v1", param="llm-url")
         return load_deployment(voice, asked, flags={"llm.model": _NOTHING, "llm.url": wish.url})
     said = load_deployment(voice, asked)
     if wish.model is None and said.config.llm.url is not None:

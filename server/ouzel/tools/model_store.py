@@ -47,7 +47,7 @@ def find_model(name: str) -> Path:
     if (pulled := pulled_models()).get(name):
         return pulled[name]
     folder = Path(name)
-    if folder.is_dir():
+    if name and folder.is_dir():  # an empty path is the folder that one is in
         read_model_config(folder)
         return folder
     if name in PULLABLE:
