@@ -84,7 +84,7 @@ def _attention(config: Mapping[str, Any], layer: Mapping[str, Tensor], kind: str
 def _rotate(x: Tensor, theta: float, rotated: int) -> Tensor:
     # x: [heads, T, D] float32; of the first `rotated` dims, those half of them apart turn together
     half = rotated // 2
-    # Frequencies and angles are float32, as in training: the rounding of an angle grows with the position.
+    # Frequencies and angles are float32, as in transformers: the rounding of an angle grows with the position.
     frequencies = 1 / theta ** (torch.arange(half) / half)
     angles = torch.arange(x.shape[1])[:, None] * frequencies
     cos, sin = angles.cos(), angles.sin()
