@@ -186,6 +186,15 @@ async def test_the_conversation_goes_on(server: Running) -> None:
         assert server.speaker.pieces[-1] == "Said." and len(server.language.asked) == 2
 
 
+@pytest.mark.parametrize(("context", "most"), [(8192, 1024), (600, 150)])
+async def test_an_answer_has_a_limit_where_the_client_gives_none(server: Running, context: int, most: int) -> None:
+    server.language.now = replace(server.language.now, facts=LanguageFacts(model=MODEL, context=context))
+    async with asking(server) as client:
+        await client.ask(QUESTION)
+        await client.until("audio.done")
+    assert server.language.asked[0].sampling.max_tokens == most
+
+
 async def test_what_the_context_has_no_room_for_is_forgotten(server: Running) -> None:
     assert server.language.now.facts is not None
     server.language.now = replace(server.language.now, facts=replace(server.language.now.facts, context=100))

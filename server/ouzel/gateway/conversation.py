@@ -12,6 +12,8 @@ __all__ = ["Conversation", "ReplyWish"]
 
 _MOST_TURNS = 32
 _CONTEXT = 4096  # tokens, where the model doesn't say
+#: Of an answer, where the client doesn't say: about what may be spoken of one, so none is written on and on unheard.
+_SPOKEN_TOKENS = 1024
 #: Few texts have fewer letters in a token, so what is kept surely fits.
 _LETTERS_PER_TOKEN = 2
 
@@ -36,7 +38,8 @@ class Conversation:
         """The next question, after as much of what came before as leaves the answer its room."""
         facts = language.status().facts
         context = (facts and facts.context) or _CONTEXT
-        answer = min(wish.max_tokens or context // 4, context // 2)
+        most = wish.max_tokens or min(_SPOKEN_TOKENS, context // 4)
+        answer = min(most, context // 2)
         left = _LETTERS_PER_TOKEN * (context - answer) - len(question) - len(wish.system or "")
         kept: list[dict[str, str]] = []
         for asked, answered in reversed(self._turns):
@@ -47,7 +50,7 @@ class Conversation:
         system = [_message("system", wish.system)] if wish.system else []
         return LanguageRequest(
             messages=(*system, *kept, _message("user", question)),
-            sampling=LanguageSampling(temperature=wish.temperature, max_tokens=wish.max_tokens, seed=wish.seed),
+            sampling=LanguageSampling(temperature=wish.temperature, max_tokens=most, seed=wish.seed),
         )
 
     def keep(self, question: str, answer: str) -> None:
