@@ -116,7 +116,8 @@ def check_kv_bytes(kv_cache: KVCacheConfig, wanted: int) -> None:
 
     :raises ConfigError: when its blocks aren't the memory that was asked for, to a block
     """
-    held = sum(tensor.size for tensor in kv_cache.kv_cache_tensors)
+    # Groups of layers share one allocation, and each tensor has the size of all of it.
+    held = max(tensor.size for tensor in kv_cache.kv_cache_tensors)
     if not wanted - held // kv_cache.num_blocks <= held <= wanted:
         raise ConfigError(
             f"llm.kv_cache_bytes is {wanted} and vLLM made a cache of {held} bytes ({kv_cache.num_blocks} blocks)",
