@@ -21,8 +21,16 @@ from ouzel.stages.core import FinishReason
 Options = Callable[..., dict[str, Any]]
 
 
-def children() -> list[int]:
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+def processes() -> set[int]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+@pytest.fixture
+def children() -> Callable[[], set[int]]:
+    """The processes that were begun since the test did; stages that other tests share may be there before."""
+    before = processes()
+    return lambda: processes() - before
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -46,7 +54,9 @@ async def frames_of(speech: Speech) -> int:
 
 
 @pytest.mark.parametrize("stage", [None, "talker", "code2wav"])
-async def test_a_start_that_is_cancelled_leaves_nothing(fakes: Options, stage: str | None) -> None:
+async def test_a_start_that_is_cancelled_leaves_nothing(
+    fakes: Options, children: Callable[[], set[int]], stage: str | None
+) -> None:
     omni = AsyncOmni(**fakes())
     starting = asyncio.create_task(omni.__aenter__())
     if stage is not None:
@@ -54,18 +64,20 @@ async def test_a_start_that_is_cancelled_leaves_nothing(fakes: Options, stage: s
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert children() == [] and omni.health().state == "stopped"
+    assert children() == set() and omni.health().state == "stopped"
     async with omni:
         assert await frames_of(omni.speak("Again.")) == 6, "it can be started after all"
 
 
-async def test_a_stage_that_dies_while_it_starts_ends_the_start(fakes: Options) -> None:
+async def test_a_stage_that_dies_while_it_starts_ends_the_start(
+    fakes: Options, children: Callable[[], set[int]]
+) -> None:
     omni = AsyncOmni(**fakes())
     starting = asyncio.create_task(omni.__aenter__())
     os.kill(await pid_of(omni, "code2wav"), signal.SIGKILL)
     with pytest.raises(EngineError, match="code2wav stage died"):
         await starting
-    assert children() == []
+    assert children() == set()
 
 
 async def test_a_stage_that_dies_in_its_restart_is_started_again(fakes: Options) -> None:
@@ -78,7 +90,9 @@ async def test_a_stage_that_dies_in_its_restart_is_started_again(fakes: Options)
         assert await frames_of(omni.speak("Again.")) == 6
 
 
-async def test_leaving_ends_those_who_still_listen_and_nobody_speaks_afterwards(fakes: Options) -> None:
+async def test_leaving_ends_those_who_still_listen_and_nobody_speaks_afterwards(
+    fakes: Options, children: Callable[[], set[int]]
+) -> None:
     omni = AsyncOmni(**fakes(LimitsConfig(max_waiting=2)))
     async with omni:
         listening = [omni.speak("x" * 500, instruct="pace=0.01") for _ in range(6)]
@@ -88,7 +102,7 @@ async def test_leaving_ends_those_who_still_listen_and_nobody_speaks_afterwards(
     assert {speech.finish for speech in listening} == {FinishReason.CANCELLED}
     with pytest.raises(NotReadyError, match="the server is stopped"):
         omni.speak("Too late.")
-    assert not omni.abort("r2") and children() == []
+    assert not omni.abort("r2") and children() == set()
 
 
 async def test_two_servers_do_not_know_of_each_other(fakes: Options) -> None:

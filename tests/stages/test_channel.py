@@ -60,6 +60,17 @@ def test_the_other_end_sees_the_end() -> None:
     theirs.close()
 
 
+def test_last_words_are_heard_though_the_speaker_left_what_it_was_sent_unread() -> None:
+    ours, theirs = Channel.pair()
+    ours.send(Beat(1))
+    theirs.send(Beat(2))
+    theirs.close()
+    received = ours.receive()
+    assert received is not None and received.message == Beat(2)
+    assert ours.receive() is None and ours.ended
+    ours.close()
+
+
 def test_a_message_that_is_too_long_is_an_error() -> None:
     ours, theirs = Channel.pair()
     with pytest.raises(EngineError, match="a channel takes"):

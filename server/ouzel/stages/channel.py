@@ -106,7 +106,8 @@ class Channel:
             except BlockingIOError:
                 return None
             except ConnectionResetError:
-                data, descriptors, flags = b"", [], 0
+                # Said once of a peer that left with messages unread; what it had sent before is still here to be read.
+                continue
             if not data:
                 self.ended = True
                 return None
