@@ -97,7 +97,7 @@ CONFIG = {
 }
 GENERATION = {
     "do_sample": True,
-    "temperature": 0.5,
+    "temperature": 0.3,
     "top_k": 50,
     "top_p": 0.9,
     "repetition_penalty": 1.0,
