@@ -126,3 +126,10 @@ def test_an_unlimited_version_1_group_limits_nothing(tmp_path: Path) -> None:
 def test_this_machine_can_be_probed() -> None:
     probe = probe_device()
     assert probe.memory_bytes > 1 << 26 and probe.cores >= 1 and probe.features
+
+
+def test_a_phone_is_known_by_androids_build_properties(tmp_path: Path) -> None:
+    root = put(tmp_path, {"proc/meminfo": MEMINFO})
+    assert not probe_device(root).phone
+    put(tmp_path, {"system/build.prop": "ro.build.version.sdk=36\n"})
+    assert probe_device(root).phone

@@ -35,6 +35,8 @@ class DeviceProbe:
     machine: str
     #: The kernel's names (avx2, avx512f, amx_int8, asimddp, …) that every core has.
     features: frozenset[str]
+    #: Android, where neither vLLM nor a process of one's own choice runs.
+    phone: bool = False
 
 
 def probe_device(
@@ -51,7 +53,9 @@ def probe_device(
         memory = min([memory, *(limit for limit in limits if limit is not None)])
         quota = parse_cpu_max(_read(folder / "cpu.max") or _version_1_quota(folder))
         cores = cores if quota is None else min(cores, int(quota))
-    return DeviceProbe(memory, max(1, cores), machine(), parse_cpuinfo(_read(root / "proc/cpuinfo")))
+    features = parse_cpuinfo(_read(root / "proc/cpuinfo"))
+    phone = (root / "system/build.prop").exists()
+    return DeviceProbe(memory, max(1, cores), machine(), features, phone)
 
 
 def parse_meminfo(text: str) -> int:
