@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import types
@@ -16,6 +17,7 @@ from ouzel import __version__
 from ouzel.audio.wav import HEADER_BYTES, WavWriter
 from ouzel.cli import app
 from ouzel.engines.talker import TalkerCore
+from ouzel.quantization.weight_path import PATHS
 from tiny_cores import SEEDS
 
 TEXT = "Hello there, the World!"
@@ -276,3 +278,17 @@ def test_a_checkpoint_for_measuring_is_made(tmp_path: Path) -> None:
     assert '"model_type": "spark2_5"' in (tmp_path / "spark/config.json").read_text()
     again = ouzel("make-checkpoint", tmp_path / "spark", "--tiny")
     assert again.exit_code != 0 and "spark" in one_line(again)
+
+
+def test_the_weight_path_is_shown_with_its_reason() -> None:
+    said = ouzel("weight-path", "--priority", "fidelity").stdout
+    assert [line.split("  ")[0] for line in said.splitlines()][:4] == ["path", "kernel", "layout", "runs in vllm"]
+    facts = json.loads(ouzel("weight-path", "--json", "--priority", "fidelity").stdout)
+    assert facts["path"] in PATHS and facts["why"] in said
+
+
+def test_a_weight_path_that_there_is_none_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUZEL_WEIGHT_PATH", "w2")
+    result = ouzel("weight-path")
+    assert result.exit_code == 6
+    assert "OUZEL_WEIGHT_PATH is 'w2'; expected one of w4a8, w4a16" in one_line(result)

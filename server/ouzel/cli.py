@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -117,9 +117,45 @@ def make_checkpoint(context: typer.Context) -> None:
     # Its options need torch to be loaded, so it reads them itself.
     from ouzel.tools.make_checkpoint import main
 
+    _run_own(main, context)
+
+
+@app.command(
+    "fidelity",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def measure_fidelity(context: typer.Context) -> None:
+    """Measure how faithful quantized builds of a model are (--help for more)."""
+    from ouzel.tools.fidelity.command import main
+
+    _run_own(main, context)
+
+
+@app.command("weight-path")
+def show_weight_path(
+    priority: Annotated[Literal["speed", "fidelity"], typer.Option(help="What matters more.")] = "speed",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show which four-bit weights suit this device, and why."""
+    import json
+
+    from ouzel.config import probe_device
+    from ouzel.quantization.weight_path import choose
+
+    facts = choose(probe_device(), priority).facts()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    for name, value in facts.items():
+        words = ("no", "yes")[value] if isinstance(value, bool) else value
+        typer.echo(f"{name.replace('_', ' '):<14}{words}")
+
+
+def _run_own(main: Callable[..., None], context: typer.Context) -> None:
     own = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
     own.command()(main)
-    own(context.args, prog_name="ouzel make-checkpoint")
+    own(context.args, prog_name=context.command_path)
 
 
 @config_app.command("show")

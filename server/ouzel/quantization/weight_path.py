@@ -16,10 +16,9 @@ from typing import Literal
 from ouzel.config.probe import DeviceProbe
 from ouzel.errors import ConfigError
 
-__all__ = ["OVERRIDE", "PATHS", "PRIORITIES", "Choice", "Priority", "WeightPath", "choose", "lacking"]
+__all__ = ["OVERRIDE", "PATHS", "Choice", "Priority", "WeightPath", "choose", "lacking"]
 
 Priority = Literal["speed", "fidelity"]
-PRIORITIES: tuple[Priority, ...] = ("speed", "fidelity")
 #: the environment's variable that names a path
 OVERRIDE = "OUZEL_WEIGHT_PATH"
 

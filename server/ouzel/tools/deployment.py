@@ -16,7 +16,7 @@ from ouzel.errors import CheckpointError, ConfigError, RequestError
 from ouzel.orchestrator.voice import VoiceFacts
 from ouzel.tools.model_store import DEFAULT_MODEL, find_model, pulled_models, read_model_config
 
-__all__ = ["Asked", "LanguageWish", "load_deployment", "load_serving"]
+__all__ = ["Asked", "LanguageWish", "load_deployment", "load_serving", "model_profile"]
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def load_serving(voice: VoiceFacts, asked: Asked, wish: LanguageWish) -> Effecti
     if said.config.llm.factory == LlmConfig().factory and find_spec("vllm") is None:
         raise ConfigError("a language model needs vLLM: pip install 'ouzel[llm]', or --no-llm", param="llm.model")
     flags = {"llm.model": str(folder), "llm.url": _NOTHING}
-    return load_deployment(voice, asked, kinds=(_kind(folder),), flags=flags)
+    return load_deployment(voice, asked, kinds=(model_profile(folder),), flags=flags)
 
 
 def _said_or_default(said: Effective) -> Path | None:
@@ -108,7 +108,7 @@ def _derive_language(config: DeployConfig) -> dict[str, object]:
     return {"llm.eager": True}
 
 
-def _kind(folder: Path) -> str:
+def model_profile(folder: Path) -> str:
     """The file of a profile that suits a model."""
     try:
         model_type = read_model_config(folder)["model_type"]

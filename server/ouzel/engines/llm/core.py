@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from vllm.outputs import RequestOutput
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.engine.input_processor import InputProcessor
 
 from ouzel.engines.llm.engine import Engine
 from ouzel.engines.llm.intake import Intake
@@ -58,6 +59,16 @@ class LanguageCore:
         self._writings: dict[int, Writing] = {}
         self._choices: dict[str, tuple[Writing, Choice]] = {}
         self._ended: list[TextDelta] = []
+
+    @property
+    def engine(self) -> Engine:
+        """For whoever measures with it, while there is no work."""
+        return self._engine
+
+    @property
+    def inputs(self) -> InputProcessor:
+        """What makes the engine's requests."""
+        return self._intake.inputs
 
     @property
     def has_work(self) -> bool:

@@ -76,7 +76,7 @@ class Intake:
         :param context: tokens of prompt and answer together
         """
         self._renderer = renderer
-        self._inputs = inputs
+        self.inputs = inputs
         self._chat = chat
         self._parsers = parsers
         self._defaults = defaults
@@ -130,12 +130,12 @@ class Intake:
             grammar=laid.grammar,
             skip_special_tokens=laid.skip_special_tokens,
         )
-        work = self._inputs.process_inputs(
+        work = self.inputs.process_inputs(
             f"{request.slot}/{request.epoch}/{index}", tokens_input(laid.ids), sampling, ("generate",)
         )
         for name, value in laid.reasoning.items():
             setattr(work, name, value)
-        self._inputs.assign_request_id(work)
+        self.inputs.assign_request_id(work)
         reader = None
         if laid.chat is not None and (parser := self._parser(laid.chat)) is not None:
             reader = Reader(parser, laid.chat, laid.ids)
@@ -149,5 +149,5 @@ class Intake:
             self._renderer.get_tokenizer(),
             chat.tools,
             chat_template_kwargs=chat.chat_template_kwargs,
-            model_config=self._inputs.model_config,
+            model_config=self.inputs.model_config,
         )

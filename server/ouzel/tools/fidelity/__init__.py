@@ -1,0 +1,1 @@
+"""How faithful a build of a language model is to the weights that it was made of."""
