@@ -8,31 +8,15 @@ import torch
 from torch import Tensor
 
 from ouzel.errors import ConfigError
+from ouzel.quantization.groups import GROUPS, group_size
 
 __all__ = ["GROUPS", "LARGEST_CODE", "MIDDLE", "Grid", "asymmetric", "group_size"]
 
-#: inputs that share a scale; the largest first
-GROUPS = (128, 64, 32)
 LARGEST_CODE = 15
 #: The code about which tinygemm stores a group: w = (code - 8) * scale + offset.
 MIDDLE = 8
 #: An offset of fewer steps of the grid counts as none, so that a zero in float32 gives its offset back exactly.
 _NO_OFFSET = 2.0**-10
-
-
-def group_size(width: int, most: int) -> int:
-    """The largest group that is at most `most` and divides a layer's width, the number of its inputs.
-
-    :raises ConfigError: when none divides it
-    """
-    for group in GROUPS:
-        if group <= most and width % group == 0:
-            return group
-    fitting = [str(group) for group in GROUPS if group <= most]
-    raise ConfigError(
-        f"a layer of {width} inputs can't be quantized in groups of at most {most}: none of {', '.join(fitting)} "
-        f"divides {width}; expected a multiple of {GROUPS[-1]}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
