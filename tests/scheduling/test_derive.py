@@ -21,7 +21,7 @@ OLD_ARM = frozenset({"asimd"})
         (4, False, ("side_by_side", 2, 2, 0)),
         (8, False, ("side_by_side", 4, 4, 0)),
         (24, False, ("side_by_side", 8, 4, 0)),
-        (2, True, ("side_by_side", 1, 1, 1)),
+        (2, True, ("side_by_side", 1, 1, 2)),
         (4, True, ("side_by_side", 1, 1, 2)),
         (8, True, ("side_by_side", 2, 2, 4)),
     ],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,8 +50,8 @@ def test_stages_that_take_turns_have_all_cores_and_two_single_threads_may_share_
 
 
 def test_the_language_stage_stands_beside_the_chain_and_has_no_ring() -> None:
-    config = DeployConfig(llm=LlmConfig(threads=2, nice=7, cpus=(0, 1)))
-    assert language_stage(config, 2, range(2)) == StageSpec(StageRole.LLM, 2, 7, (0, 1), None)
+    config = DeployConfig(llm=LlmConfig(threads=2, nice=7, cpus=(0, 1), spin_ms=3))
+    assert language_stage(config, 2, range(2)) == StageSpec(StageRole.LLM, 2, 7, (0, 1), None, 3)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,15 @@ def test_a_stage_inherits_its_threads_and_not_the_watchdog() -> None:
     found = child_environment({"PATH": "/bin", "NOTIFY_SOCKET": "/run/x", "OMP_NUM_THREADS": "64"}, threads=3)
     assert found["OMP_NUM_THREADS"] == "3" and found["OMP_WAIT_POLICY"] == "PASSIVE"
     assert "NOTIFY_SOCKET" not in found and found["PATH"] == "/bin"
+
+
+def test_threads_wait_awake_for_one_another_where_an_openmp_is_there_that_can_be_told(tmp_path: Path) -> None:
+    environ = {"OMP_WAIT_POLICY": "ACTIVE", "LD_PRELOAD": "/x/jemalloc.so"}
+    assert child_environment(environ, 2, spin_ms=3, libraries=tmp_path)["OMP_WAIT_POLICY"] == "PASSIVE"
+    openmp = tmp_path / "libiomp5.so"
+    openmp.touch()
+    found = child_environment(environ, 2, spin_ms=3, libraries=tmp_path)
+    assert found["LD_PRELOAD"] == f"{openmp}:/x/jemalloc.so" and found["KMP_BLOCKTIME"] == "3"
+    assert "OMP_WAIT_POLICY" not in found
+    for threads, spin_ms in ((1, 3), (2, 0)):
+        assert child_environment(environ, threads, spin_ms, libraries=tmp_path)["LD_PRELOAD"] == "/x/jemalloc.so"

@@ -111,6 +111,8 @@ class LlmConfig:
     #: Checkpoint folder; null for speech alone.
     model: str | None = None
     threads: int = setting(1, ge=1)
+    #: How long a thread waits awake for the others, 0 to sleep at once. A step meets some hundred times (x86 alone).
+    spin_ms: int = setting(1, ge=0, le=100)
     #: Speech goes first.
     nice: int = setting(5, ge=0, le=19)
     cpus: tuple[int, ...] | None = setting(None, ge=0)

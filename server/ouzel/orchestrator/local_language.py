@@ -231,6 +231,7 @@ class LocalLanguage:
             threads=spec.threads,
             nice=spec.nice,
             cpus=spec.cpus,
+            spin_ms=spec.spin_ms,
             step_stats=self._stats is not NULL,
             launched_ns=time.monotonic_ns(),
         )

@@ -86,8 +86,8 @@ def derive_overrides(
 def _share_cores(cores: int, with_llm: bool) -> tuple[Literal["side_by_side", "colocate"], int, int, int]:
     if cores == 1:
         return "colocate", 1, 1, 1
-    # With two cores the language stage has none of its own and lives on what the speech stages leave.
-    llm = max(1, cores // 2) if with_llm else 0
+    # With two cores the language stage has none of its own and lives on what the speech stages leave, on both of them.
+    llm = max(2, cores // 2) if with_llm else 0
     speech = max(2, cores - llm)
     code2wav = min(_MOST_CODE2WAV_THREADS, speech // 2)
     return "side_by_side", min(_MOST_TALKER_THREADS, speech - code2wav), code2wav, llm

@@ -46,7 +46,7 @@ def launch_process(setup: Setup) -> Launched:
     """A stage in a process of its own."""
     ours, theirs = Channel.pair()
     command = [sys.executable, "-m", "ouzel.stages", str(theirs.fileno()), str(os.getpid())]
-    environment = child_environment(os.environ, setup.threads)
+    environment = child_environment(os.environ, setup.threads, setup.spin_ms)
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
     theirs.close()
     ours.send(setup)

@@ -97,6 +97,8 @@ class Setup:
     step_stats: bool
     #: when the process was asked for, ns of the monotonic clock
     launched_ns: int
+    #: how long its threads wait awake for one another
+    spin_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

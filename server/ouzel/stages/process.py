@@ -6,8 +6,10 @@ import ctypes
 import os
 import select
 import signal
+import sysconfig
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from ouzel.stages.channel import Channel
 
@@ -16,15 +18,28 @@ __all__ = ["child_environment", "die_with_server", "settle"]
 _PR_SET_PDEATHSIG = 1
 #: of the supervisor's own business with systemd
 _NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+_LIBRARIES = Path(sysconfig.get_path("data")) / "lib"
 
 
-def child_environment(environ: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The environment of a stage. Thread counts are read when a library loads, so they are set before Python starts."""
+def child_environment(
+    environ: Mapping[str, str], threads: int, spin_ms: int = 0, libraries: Path = _LIBRARIES
+) -> dict[str, str]:
+    """The environment of a stage. Thread counts are read when a library loads, so they are set before Python starts.
+
+    :param spin_ms: how long a thread waits awake for the others; only Intel's OpenMP can be told, so without it
+        (it comes with vLLM, on x86) threads sleep at once, as they do with 0.
+    :param libraries: where packages put shared libraries
+    """
     counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"}
-    # Threads that spin while they wait take the core that the other stage computes on.
-    waiting = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     inherited = {name: value for name, value in environ.items() if name not in _NOT_INHERITED}
-    return {**inherited, **counts, **waiting}
+    openmp = libraries / "libiomp5.so"
+    if spin_ms and threads > 1 and openmp.exists():
+        # Loaded first, it also takes the place of the libgomp that torch brings.
+        preload = ":".join(filter(None, (str(openmp), environ.get("LD_PRELOAD"))))
+        inherited.pop("OMP_WAIT_POLICY", None)  # Intel's reads it too
+        return {**inherited, **counts, "LD_PRELOAD": preload, "KMP_BLOCKTIME": str(spin_ms)}
+    # Threads that spin while they wait take the core that the other stage computes on.
+    return {**inherited, **counts, "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 
 
 def die_with_server(channel: Channel, server: int) -> None:

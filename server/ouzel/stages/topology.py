@@ -24,6 +24,8 @@ class StageSpec:
     cpus: tuple[int, ...] | None
     #: ring behind it; None where what it makes leaves over its control channel
     ring_bytes: int | None
+    #: how long its threads wait awake for one another
+    spin_ms: int = 0
 
 
 def topology(config: DeployConfig, cores: int, available: Collection[int]) -> tuple[StageSpec, ...]:
@@ -56,7 +58,7 @@ def language_stage(config: DeployConfig, cores: int, available: Collection[int])
     llm = config.llm
     _check_own_cpus("llm.cpus", llm.cpus, available)
     _check_own_threads("llm", llm.threads, _usable(cores, llm.cpus))
-    return StageSpec(StageRole.LLM, llm.threads, llm.nice, llm.cpus, None)
+    return StageSpec(StageRole.LLM, llm.threads, llm.nice, llm.cpus, None, llm.spin_ms)
 
 
 def _check_cpus(config: DeployConfig, available: Collection[int]) -> None:
