@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from ouzel import __version__
 from ouzel.errors import OuzelError, RequestError, TextTooLongError
+from ouzel.tools.weight_commands import add_weight_commands
 
 if TYPE_CHECKING:
     from ouzel.config import DeployConfig
@@ -42,6 +43,7 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 config_app = typer.Typer(no_args_is_help=True)
 app.add_typer(config_app, name="config", help="Look at the settings of a deployment.")
+add_weight_commands(app)
 
 Voice = Annotated[str | None, typer.Option("--voice", help="A carried voice or a checkpoint folder.")]
 Profile = Annotated[str | None, typer.Option("--deploy-profile", help="A named profile; edge by default.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import nn
 from vllm.outputs import RequestOutput
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutput, EngineCoreRequest
@@ -27,6 +28,11 @@ class Engine:
     def has_requests(self) -> bool:
         """Whether a step would do anything; requests that have ended are one step more."""
         return bool(self._core.scheduler.has_requests())
+
+    @property
+    def model(self) -> nn.Module:
+        """The layers themselves."""
+        return self._core.model_executor.driver_worker.get_model()
 
     def add(self, work: EngineCoreRequest) -> None:
         self._outputs.add_request(work, None)
