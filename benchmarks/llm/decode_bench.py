@@ -1,14 +1,16 @@
-"""Tokens per second of the language stage, beside vLLM's own multiprocess engine and llama.cpp on the same model.
+"""What four-bit weights are worth: tokens per second of decode and prefill, by how the weights are kept, and memory.
 
-    python benchmarks/llm/decode_bench.py [--model NAME_OR_FOLDER] [--gguf FILE] [--passes 5] [--json F]
+    python benchmarks/llm/decode_bench.py --work DIR [--model NAME_OR_FOLDER] [--passes 5] [--threads 2] [--json F]
 
-Each arm is a process that loads the model once; texts of --tokens tokens go to the arms in turns, so that all of them
-meet the same machine. `stage` is the stage's engine core, stepped as its loop steps it; `server` is `ouzel serve` as a
-streaming client sees it; `vllm` is what `vllm.LLM` makes by default: an engine core and a worker in processes of their
-own. `llama.cpp` takes part where llama-cpp-python is installed and --gguf names a file for it.
+`--model spark` makes random weights of the full Spark-1.7B geometry in the work folder; the other builds of a model are
+made there too, unless they are there. Each engine is a process that loads its model once and is stopped while another
+is measured; passes go to the engines in turns, so that all meet the same machine, and the best of each counts. The
+weights that a token reads, times its rate, is the bandwidth that is reached; what memory allows is measured in the same
+turns, by adding up 1 GiB with the same threads.
 
-`added` is what gateway and stage add to a token, by the server's step statistics: the client's interval less vLLM's own
-work in a step. Exits with 1 where the stage isn't 1.2 times as fast as `vllm`, or more than 1 ms is added.
+bf16 runs uncompiled and compiled, and the better one is told. Two figures less than 8 % apart are no result.
+
+The server beside vLLM's multiprocess engine is measured by engine_bench.py.
 """
 
 from __future__ import annotations
@@ -20,278 +22,241 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import builds
+from memory_use import resident, watched
+from weight_arms import PROMPT_TOKENS, work
+
+from ouzel.config import LlmConfig
 from ouzel.stages.process import child_environment
+from ouzel.tools.fidelity.bits import folder_size, gguf_size
+from ouzel.tools.model_store import find_model
 
-LEAST_RATIO, MOST_ADDED_MS = 1.2, 1.0
-PROMPT = "The river keeps its own time, and whoever lives beside it learns to keep it too. One morning in spring,"
-PORT = 8091
-
-#: Writes so many tokens; gives the moments of the first and the last.
-Arm = Callable[[int], tuple[float, float]]
-
-
-def moments(steps: Iterable[bool]) -> tuple[float, float]:
-    """When the first and the last step was done that wrote something."""
-    done = [time.perf_counter() for wrote in steps if wrote]
-    return done[0], done[-1]
-
-
-def stage_arm(model: Path, settings: dict[str, str], stack: ExitStack) -> Arm:
-    from ouzel.config import load_config
-    from ouzel.engines.llm import build
-    from ouzel.stages.language import LanguageRequest, LanguageSampling
-    from ouzel.stats.timeline import InitTimeline
-
-    core = build(model, load_config(("llama",), flags=settings).config, InitTimeline("llm"))
-    stack.callback(core.close)
-
-    def write(tokens: int) -> tuple[float, float]:
-        sampling = LanguageSampling(temperature=0, max_tokens=tokens, ignore_eos=True)
-        core.add(LanguageRequest(slot=0, epoch=1, prompt=PROMPT, sampling=sampling))
-        return moments(bool(core.step()) for _ in iter(lambda: core.has_work, False))
-
-    return write
+NO_RESULT = 0.08
+GB = 1e9
+EAGER, COMPILED = {"llm.eager": "true"}, {"llm.eager": "false"}
+#: engine → build, and the ways in which it is run
+ENGINES: dict[str, tuple[str, dict[str, dict[str, str]]]] = {
+    "vllm-bf16": ("bf16", {"eager": EAGER, "compiled": COMPILED}),
+    "vllm-w4a16": ("w4a16-g128", {"compiled": COMPILED}),
+    "vllm-gptq": ("gptq-quick", {"compiled": COMPILED}),
+    "vllm-awq": ("awq-quick", {"compiled": COMPILED}),
+    "llama.cpp-q4_k_m": ("q4_k_m", {"": {}}),
+}
+#: what is compared, and the mark
+MARKS = (
+    ("decode_tps", "vllm-w4a16", "vllm-bf16", 2.3),
+    ("decode_tps", "vllm-w4a16", "llama.cpp-q4_k_m", None),
+    ("prefill_tps", "vllm-w4a16", "llama.cpp-q4_k_m", 1.15),
+    ("decode_tps", "vllm-gptq", "vllm-bf16", None),
+    ("decode_tps", "vllm-awq", "vllm-gptq", None),
+)
 
 
-def vllm_arm(model: Path, settings: dict[str, str], stack: ExitStack) -> Arm:
-    from ouzel.config import load_config
+@dataclass(slots=True)
+class Arm:
+    """An engine's process, and what was seen of it."""
 
-    let_vllm_start()
-    from vllm import LLM, SamplingParams
+    name: str
+    way: str
+    model: Path
+    settings: dict[str, str]
+    peak_bytes: int = 0
+    anon_bytes: int = 0
+    mapped_bytes: int = 0
+    decode: list[float] = field(default_factory=list)
+    prefill: list[float] = field(default_factory=list)
+    _process: Any = None
 
-    from ouzel.engines.llm.load import register
-
-    register(json.loads((model / "config.json").read_text())["architectures"][0])
-    llm = load_config(("llama",), flags=settings).config.llm
-    own = {"dtype": llm.dtype, "max_num_seqs": llm.max_num_seqs, "enforce_eager": llm.eager}
-    engine = LLM(model=str(model), max_model_len=2048, **own).llm_engine
-
-    def write(tokens: int) -> tuple[float, float]:
-        sampling = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-        engine.add_request(str(time.perf_counter_ns()), PROMPT, sampling)
-        return moments(bool(engine.step()) for _ in iter(engine.has_unfinished_requests, False))
-
-    return write
-
-
-def let_vllm_start() -> None:
-    """At all where torchvision is broken, and soon; it runs the same."""
-    from ouzel.engines.llm.compile_cache import mend_compile_cache
-    from ouzel.engines.llm.unused import hide_unused
-
-    hide_unused()
-    mend_compile_cache()
-
-
-def llama_cpp_arm(model: Path, settings: dict[str, str], stack: ExitStack) -> Arm:
-    from llama_cpp import Llama
-
-    threads = int(os.environ["OMP_NUM_THREADS"])
-    llama = Llama(str(model), n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
-
-    def write(tokens: int) -> tuple[float, float]:
-        llama.reset()
-        # It knows no end of its own, so its steps are counted.
-        written = llama.generate(llama.tokenize(PROMPT.encode()), temp=0.0)
-        return moments(True for _, _ in zip(range(tokens), written, strict=False))
-
-    return write
-
-
-def server_arm(model: Path, settings: dict[str, str], stack: ExitStack) -> Arm:
-    import httpx
-
-    # Its statistics are written when it has stopped in order.
-    settings = {**settings, "orchestrator.stop_grace_s": "30"}
-    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-c", "from ouzel.cli import app; app()", "serve", "--llm", str(model), *flags]
-    server = subprocess.Popen([*command, "--port", str(PORT), "--log-level", "WARNING"])
-    stack.callback(server.wait)
-    stack.callback(server.terminate)
-    client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=600))
-    body = {"prompt": PROMPT, "temperature": 0, "ignore_eos": True, "stream": True}
-
-    def write(tokens: int) -> tuple[float, float]:
-        with client.stream("POST", "/v1/completions", json={**body, "max_tokens": tokens}) as answer:
-            answer.raise_for_status()
-            pieces = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: {"))
-            return moments(any(choice["text"] for choice in piece["choices"]) for piece in pieces)
-
-    while server.poll() is None:
-        time.sleep(0.5)
-        try:
-            reply = client.post("/v1/completions", json={"prompt": "The", "max_tokens": 1})
-        except httpx.ConnectError:
-            continue
-        if reply.status_code != 503:  # it is still loading
-            reply.raise_for_status()
-            return write
-    raise SystemExit(f"the server ended with {server.returncode}")
-
-
-ARMS = {"stage": stage_arm, "server": server_arm, "vllm": vllm_arm, "llama.cpp": llama_cpp_arm}
-
-
-def work(name: str, model: Path, settings: dict[str, str]) -> None:
-    """Be one arm: a number of tokens a line in, the seconds of its decoding a line out."""
-    with ExitStack() as stack:
-        write = ARMS[name](model, settings, stack)
-        write(8)
-        print("ready", flush=True)
-        for line in sys.stdin:
-            first, last = write(int(line))
-            print(json.dumps(last - first), flush=True)
-
-
-class Worker:
-    """An arm's process."""
-
-    def __init__(self, name: str, model: Path, settings: list[str], threads: int, stats: str) -> None:
-        self._name = name
-        environ = os.environ | {"OMP_NUM_THREADS": str(threads), "VLLM_CPU_KVCACHE_SPACE": "1"}
-        environ |= {"VLLM_LOGGING_LEVEL": "ERROR"} | ({"OUZEL_STEP_STATS": stats} if name == "server" else {})
-        if name == "stage":
-            environ = child_environment(environ, threads)
-        flags = [word for setting in settings for word in ("--set", setting)]
-        command = [sys.executable, __file__, "--worker", name, "--model", str(model), *flags]
+    def start(self, threads: int, environ: dict[str, str]) -> None:
+        engine = self.name.partition("-")[0]
+        command = [sys.executable, __file__, "--worker", engine, "--model", str(self.model), "--work", "."]
+        flags = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
         self._process = subprocess.Popen(
-            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            [*command, "--threads", str(threads), *flags],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
-        self._answer("ready")
-        self._pause()
+        with watched(self._process.pid) as peak:
+            self._line("ready")
+        self.peak_bytes = peak.bytes
+        self._pause(signal.SIGSTOP)
 
-    def decode(self, tokens: int) -> float:
-        """Tokens per second after the first."""
-        self._signal(signal.SIGCONT)
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{tokens}\n")
+    def ask(self, what: object) -> dict[str, float]:
+        self._pause(signal.SIGCONT)
+        self._process.stdin.write(f"{json.dumps(what)}\n")
         self._process.stdin.flush()
-        seconds = float(self._answer(""))
-        self._pause()
-        return (tokens - 1) / seconds
+        told: dict[str, float] = json.loads(self._line("{"))
+        self._pause(signal.SIGSTOP)
+        return told
+
+    def measure(self, prompt: int, tokens: int) -> None:
+        self.prefill.append(prompt / self.ask([prompt, 1])["first_s"])
+        self.decode.append((tokens - 1) / self.ask([PROMPT_TOKENS, tokens])["others_s"])
+        # What a step takes for a while isn't given back, so a session is as large as its largest moment.
+        self.anon_bytes = max(self.anon_bytes, resident(self._process.pid))
+        self.mapped_bytes = max(self.mapped_bytes, resident(self._process.pid, "RssFile"))
 
     def close(self) -> None:
-        self._signal(signal.SIGCONT)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:  # one that was still loading
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process is None:
+            return
+        # Nothing is lost with an engine.
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
-    def _answer(self, expected: str) -> str:
-        assert self._process.stdout is not None
+    def _line(self, beginning: str) -> str:
         for line in self._process.stdout:
-            # Engines print what they like between the answers.
-            if line.startswith(expected) and (expected or line[:1].isdigit()):
+            if line.startswith(beginning):  # engines print what they like between the answers
                 return line
-        raise SystemExit(f"{self._name} ended with {self._process.wait()}")
+        raise SystemExit(f"{self.name} {self.way} ended with {self._process.wait()}")
 
-    def _pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def _signal(self, number: int) -> None:
-        # An idle vLLM waits by spinning, on the others' cores. An idle server sleeps, and watches its stages' clock.
-        if self._name == "vllm":
-            os.killpg(self._process.pid, number)
+    def _pause(self, number: int) -> None:
+        os.killpg(self._process.pid, number)
 
 
-def measure(workers: dict[str, Worker], passes: int, tokens: int) -> dict[str, list[float]]:
-    seen: dict[str, list[float]] = {name: [] for name in workers}
-    for _ in range(passes):
-        for name, worker in workers.items():
-            seen[name].append(worker.decode(tokens))
-            print(f"{name:<10}{seen[name][-1]:8.1f} tok/s", file=sys.stderr)
-    return seen
-
-
-def spread(rates: list[float]) -> dict[str, float]:
-    found = {"median": statistics.median(rates), "min": min(rates), "max": max(rates)}
-    return {name: round(rate, 2) for name, rate in found.items()}
-
-
-def added(rate: float, folder: str) -> dict[str, float]:
-    """The parts of a token's milliseconds in the server, each a mean over all tokens as the rate is."""
-    from ouzel.stats.dump import load
-    from ouzel.stats.phases import Phase
-    from ouzel.stats.snapshot import Series
-
-    snapshots = {snapshot.process: snapshot for snapshot in load(folder)}
-
-    def mean(process: str, phase: Phase) -> float:
-        found = snapshots[process]
-        series = found.inside.get(phase) or found.beside.get(phase) or Series()
-        return series.total_ns / max(series.count, 1) / 1e6
-
-    interval = 1000 / rate
-    engine = sum(mean("llm", phase) for phase in (Phase.SCHEDULE, Phase.FORWARD, Phase.UPDATE, Phase.DETOKENIZE))
-    emit, other = (
-        mean("llm", Phase.EMIT),
-        snapshots["llm"].inside[Phase.OTHER].total_ns / snapshots["llm"].step.count / 1e6,
-    )
+def facts(arm: Arm, limit: float) -> dict[str, Any]:
+    """An engine's figures."""
+    read = gguf_size(arm.model) if arm.model.suffix == ".gguf" else folder_size(arm.model)
+    decode = max(arm.decode)
     return {
-        "interval": interval,
-        "engine": engine,
-        "emit": emit,
-        "other": other,
-        "between steps": interval - engine - emit - other,
-        "added": interval - engine,
-        # in the server's process, while the stage is at the next token
-        "hop": mean("language", Phase.HOP),
-        "dispatch": mean("language", Phase.DISPATCH),
+        "way": arm.way,
+        "decode_tps": round(decode, 3),
+        "prefill_tps": round(max(arm.prefill), 2),
+        "bytes_per_token": read.read_bytes,
+        "bits_per_weight": round(read.bits_per_weight, 3),
+        "rss_gb": round(arm.anon_bytes / GB, 3),
+        "peak_load_gb": round(arm.peak_bytes / GB, 3),
+        "mapped_gb": round(arm.mapped_bytes / GB, 3),
+        "gb_per_s": round(decode * read.read_bytes / GB, 2),
+        "share_of_memory": round(decode * read.read_bytes / limit, 3),
+        "decode_median": round(statistics.median(arm.decode), 3),
+        "prefill_median": round(statistics.median(arm.prefill), 2),
     }
+
+
+def compare(found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ratios of what was measured; `reached` where there is a mark."""
+    said = []
+    for what, ours, theirs, mark in MARKS:
+        if ours in found and theirs in found:
+            ratio = found[ours][what] / found[theirs][what]
+            result = {"what": what, "of": ours, "to": theirs, "ratio": round(ratio, 3)}
+            result["result"] = abs(ratio - 1) >= NO_RESULT
+            said.append(result | ({"mark": mark, "reached": ratio >= mark} if mark else {}))
+    return said
+
+
+def arms_of(options: argparse.Namespace, source: Path) -> list[Arm]:
+    """Every engine that was asked for, in each of its ways, with its build made."""
+    said = dict(setting.split("=", 1) for setting in options.set)
+    common = {
+        "llm.dtype": "bfloat16",
+        "llm.threads": str(options.threads),
+        "llm.max_model_len": "1024",
+        "llm.max_num_seqs": "2",
+        # a prompt is one step
+        "llm.prefill_tokens": str(options.prompt),
+    }
+    arms = []
+    for name in options.engines:
+        build, ways = ENGINES[name]
+        model = source if build == "bf16" else builds.make(build, source, options.work / source.name)
+        arms += [Arm(name, way, model, common | settings | said) for way, settings in ways.items()]
+    return arms
+
+
+def environment(engine: str, options: argparse.Namespace) -> dict[str, str]:
+    """A language stage's; llama.cpp's threads wait as it has them wait."""
+    if engine.startswith("vllm"):
+        environ = child_environment(os.environ, options.threads, options.spin_ms)
+        return environ | {"VLLM_LOGGING_LEVEL": "ERROR"}
+    environ = dict(os.environ)
+    environ.pop("OMP_WAIT_POLICY", None)
+    return environ | {"OMP_NUM_THREADS": str(options.threads)}
+
+
+def measure(arms: Sequence[Arm], options: argparse.Namespace) -> tuple[dict[str, Any], float]:
+    """Each engine's better way, and what memory allows in bytes a second."""
+    limit = Arm("memory", "", options.work, {})
+    rates = []
+    with ExitStack() as stack:
+        for arm in (limit, *arms):
+            stack.callback(arm.close)
+            arm.start(options.threads, environment(arm.name, options))
+            print(f"{arm.name} {arm.way}: peak {arm.peak_bytes / GB:.2f} GB", file=sys.stderr)
+        for turn in range(options.passes + 1):
+            rates.append(limit.ask(0)["bytes_per_s"])
+            for arm in arms:
+                arm.measure(options.prompt, options.tokens)
+                if turn == 0:  # it warms up
+                    arm.decode, arm.prefill = [], []
+                    continue
+                line = f"{arm.name:<18}{arm.way:<10}{arm.decode[-1]:8.2f} decode{arm.prefill[-1]:9.1f} prefill"
+                print(line, file=sys.stderr)
+    found: dict[str, Any] = {}
+    for arm in arms:
+        figures = facts(arm, max(rates))
+        if arm.name not in found or figures["decode_tps"] > found[arm.name]["decode_tps"]:
+            found[arm.name] = figures | {"other_ways": found.get(arm.name, {}).get("other_ways", {})}
+        found[arm.name]["other_ways"][arm.way] = {name: figures[name] for name in ("decode_tps", "prefill_tps")}
+    return found, max(rates)
+
+
+def find_source(options: argparse.Namespace) -> Path:
+    if options.model != "spark":
+        return find_model(options.model)
+    return builds.whole(options.work / "spark-1.7b", lambda target: builds.run_ouzel("make-checkpoint", target))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="smollm2", help="a pulled model or a checkpoint folder (%(default)s)")
-    parser.add_argument("--gguf", type=Path, help="the same model for llama.cpp")
+    parser.add_argument("--model", default="smollm2", help="spark, a pulled model or a checkpoint folder (%(default)s)")
+    parser.add_argument("--work", type=Path, required=True, help="where builds are made and kept")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument(
+        "--spin-ms", type=int, default=LlmConfig().spin_ms, help="how long vLLM's threads wait awake (%(default)s)"
+    )
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of a prefill, which is one step")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens of a decode")
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the stage")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--worker", choices=ARMS, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    settings = [f"llm.threads={options.threads}", *options.set]
     if options.worker:
-        work(options.worker, Path(options.model), dict(setting.split("=", 1) for setting in options.set))
+        settings = dict(setting.split("=", 1) for setting in options.set)
+        work(options.worker, Path(options.model), settings, options.threads)
         return
-    from ouzel.tools.model_store import find_model
-
-    models = dict.fromkeys(("stage", "server", "vllm"), find_model(options.model))
-    models |= {"llama.cpp": options.gguf} if options.gguf else {}
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no worker is left behind
-    with tempfile.TemporaryDirectory(prefix="decode-bench-") as stats:
-        with ExitStack() as stack:
-            workers = {}
-            for name, model in models.items():
-                workers[name] = Worker(name, model, settings, options.threads, stats)
-                stack.callback(workers[name].close)
-            rates = measure(workers, options.passes, options.tokens)
-        parts = added(statistics.harmonic_mean(rates["server"]), stats)
-    ratio = statistics.median(rates["stage"]) / statistics.median(rates["vllm"])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no engine is left behind
+    options.work.mkdir(parents=True, exist_ok=True)
+    source = find_source(options)
+    found, limit = measure(arms_of(options, source), options)
     result = {
-        "threads": options.threads,
-        "tokens": options.tokens,
-        "passes": options.passes,
-        "tokens per second": {name: spread(arm) for name, arm in rates.items()},
-        "stage of vllm": round(ratio, 3),
-        "ms of a token": {name: round(ms, 3) for name, ms in parts.items()},
+        **found,
+        "run": {
+            "model": source.name,
+            "threads": options.threads,
+            "spin_ms": options.spin_ms,
+            "prompt": options.prompt,
+            "tokens": options.tokens,
+            "passes": options.passes,
+            "memory_gb_per_s": round(limit / GB, 2),
+            "comparisons": compare(found),
+        },
     }
     print(json.dumps(result, indent=1))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
-    sys.exit(ratio < LEAST_RATIO or parts["added"] > MOST_ADDED_MS)
 
 
-if __name__ == "__mp_main__":  # vLLM's own processes import this file first
-    let_vllm_start()
 if __name__ == "__main__":
     main()
