@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from tiny_llama import write_llama
 
 from ouzel.config.schema import DeployConfig, LlmConfig
 from ouzel.engines.llm import build
+from ouzel.engines.llm.build import uncollected
 from ouzel.engines.llm.checkpoint import read_checkpoint
 from ouzel.engines.llm.memory import BASE_BYTES, available_bytes, check_memory
 from ouzel.errors import CheckpointError, ConfigError
@@ -22,6 +24,15 @@ GIB = 1 << 30
 
 def starting(folder: Path, **settings: int) -> object:
     return build(folder, DeployConfig(llm=LlmConfig(**settings)), InitTimeline("llm"))  # type: ignore[arg-type]
+
+
+def test_what_an_import_makes_is_left_out_of_collections() -> None:
+    gc.unfreeze()
+    with pytest.raises(ImportError), uncollected():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled() and gc.get_freeze_count() > 1000
+    gc.unfreeze()
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

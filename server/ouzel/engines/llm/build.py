@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +21,7 @@ from ouzel.stats.timeline import InitTimeline
 if TYPE_CHECKING:
     from ouzel.engines.llm.core import LanguageCore
 
-__all__ = ["build"]
+__all__ = ["build", "uncollected"]
 
 
 def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Stats = NULL) -> LanguageCore:
@@ -33,6 +36,20 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
         check_memory(checkpoint.weights_bytes, settings.kv_cache_bytes, available_bytes())
     hide_unused()
     prepare_environment(os.environ)
-    with timeline.phase("import vllm"):
+    with timeline.phase("import vllm"), uncollected():
         from ouzel.engines.llm.load import load
     return load(checkpoint, settings, timeline, stats)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for garbage, neither now nor later, among what is made here and stays.
+
+    It took a quarter of vLLM's import: 6.7 s of one core's time with it, 5.1 s without.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
