@@ -5,17 +5,12 @@ A build that is there is kept; one that was interrupted is made again.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-#: llama.cpp's types of files, as its llama.h counts them
-FILE_TYPES = {"q4_0": 2, "q8_0": 7, "q4_k_m": 15}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +32,7 @@ RECIPES = {
     "gptq-feedback-g64": Recipe("gptq-export", ("--group", "64", "--calibrate", "default", "--feedback")),
     "awq-g64": Recipe("awq-export", ("--group", "64")),
     "awq-g32": Recipe("awq-export", ("--group", "32")),
+    **{kind.lower(): Recipe("gguf-export", ("--type", kind)) for kind in ("F16", "Q8_0", "Q4_0", "Q4_K_M")},
     # what the speed of a kernel is measured on: it doesn't depend on how well the codes were chosen
     "gptq-quick": Recipe("gptq-export", ("--group", "128", "--no-search")),
     "awq-quick": Recipe("awq-export", ("--group", "128", "--no-search")),
@@ -52,12 +48,9 @@ def run_ouzel(*arguments: object) -> None:
 
 def make(name: str, source: Path, folder: Path) -> Path:
     """The build `name` of the checkpoint `source`, in `folder`: a folder, or a file for llama.cpp."""
-    if name in FILE_TYPES:
-        return _quantized_gguf(name, source, folder)
-    if name == "f16":
-        return whole(folder / "f16.gguf", lambda target: run_ouzel("gguf-export", source, target))
     recipe = RECIPES[name]
-    return whole(folder / name, lambda target: run_ouzel(recipe.command, source, target, *recipe.options))
+    file = f"{name}.gguf" if recipe.command == "gguf-export" else name
+    return whole(folder / file, lambda target: run_ouzel(recipe.command, source, target, *recipe.options))
 
 
 def rotate(source: Path, folder: Path) -> Path:
@@ -78,25 +71,3 @@ def whole(target: Path, write: Callable[[Path], None]) -> Path:
         write(partial)
         partial.rename(target)
     return target
-
-
-def _quantized_gguf(name: str, source: Path, folder: Path) -> Path:
-    unpacked = make("f16", source, folder).resolve()
-    code = "import sys, builds; builds.quantize_gguf(*sys.argv[1:])"
-
-    def write(target: Path) -> None:
-        command = [sys.executable, "-c", code, str(unpacked), str(target.resolve()), name]
-        subprocess.run(command, check=True, cwd=Path(__file__).parent)
-
-    return whole(folder / f"{name}.gguf", write)
-
-
-def quantize_gguf(source: str, target: str, name: str) -> None:
-    """By llama.cpp; what a K-quant can't hold, it holds in the next larger of its old types."""
-    import llama_cpp
-
-    settings = llama_cpp.llama_model_quantize_default_params()
-    settings.ftype, settings.nthread = FILE_TYPES[name], len(os.sched_getaffinity(0))
-    failed = llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(settings))
-    if failed:
-        raise SystemExit(f"llama.cpp can't make {name} of {source}: {failed}")

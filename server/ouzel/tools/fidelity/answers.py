@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ouzel.config import LlmConfig
 from ouzel.errors import EngineError, OuzelError
 from ouzel.stages.process import child_environment
 
@@ -64,7 +65,7 @@ def ask(engine: str, wish: Wish) -> Answers:
     done = subprocess.run(
         [sys.executable, "-m", engine],
         input=json.dumps(asdict(wish)),
-        env=child_environment(os.environ, wish.threads),
+        env=child_environment(os.environ, wish.threads, LlmConfig().spin_ms),
         capture_output=True,
         text=True,
         check=False,
