@@ -1,7 +1,8 @@
 """Phase 2 of the codec: codes -> sound, with the encoder and the codebooks at rest, so that no code changes again.
 
 Starts from train_latent.py's codec and train_vocoder.py's vocoder; the mel spectrogram stays a lesser target. With
-`--judges` the discriminators join (half the speed, so for the end).
+`--judges` the discriminators join (half the speed, so for the end). With `--said` half of the crops are made from the
+codes that the talker would say there (say_codes.py), to the same sound: it will have to speak from those.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import shards
 import torch
 from checkpoints import MovingAverage, read, write
 from codec_encoder import Codec
-from geometry import FRAME, LATENT_STEPS
+from geometry import FRAME, LATENT_STEPS, RATE
 from losses import Discriminators, LatentTarget, SpectralLoss
 from torch.nn import functional as F
 
 CONTEXT = 40  # frames of codes before the crop, for the transformer
 LEAD = 3  # frames that the vocoder runs before the crop and that are thrown away
+ATTACK = RATE // 50  # samples
 BEGIN_EVERY = 6  # steps: then the crops are beginnings of sentences, with no past, so that none begins with a click
 
 
@@ -31,6 +33,7 @@ def main() -> None:
     parser.add_argument("vocoder", type=Path, help="checkpoint of train_vocoder.py")
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--said", type=Path, help="file of say_codes.py")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--frames", type=int, default=10)
     parser.add_argument("--rate", type=float, default=5e-4)
@@ -47,6 +50,8 @@ def main() -> None:
     net.decoder.load_state_dict(read(args.vocoder)["vocoder"])
     speech = shards.load(args.data, sound=True)
     codes = encode_all(codec, speech)
+    said = np.load(args.said)["codes"].astype(codes.dtype) if args.said else codes
+    assert said.shape == codes.shape, f"{args.said}: {said.shape}, the shards with sound have {codes.shape}"
     judges, target, loss_of = (part().to(args.device) for part in (Discriminators, LatentTarget, SpectralLoss))
     trained = [p for n, p in net.named_parameters() if not n.startswith("quantizer")]
     optimizer = torch.optim.AdamW(trained, lr=args.rate, betas=(0.8, 0.99), weight_decay=1e-3)
@@ -74,8 +79,8 @@ def main() -> None:
         )
 
     vocode = torch.compile(net.vocode)
-    begin, shown = time.monotonic(), np.zeros(4)
-    while (elapsed := time.monotonic() - begin) < args.minutes * 60:
+    begin, shown = time.thread_time(), np.zeros(4)
+    while (elapsed := time.thread_time() - begin) < args.minutes * 60:
         done = elapsed / (args.minutes * 60)
         for group in optimizer.param_groups:
             group["lr"] = args.rate * (max(0.03, 1 - done) if args.cool else 1.0)
@@ -85,11 +90,9 @@ def main() -> None:
             first = rng.choice(speech.starts[speech.starts <= speech.frames - args.frames], args.batch)
         else:
             first = rng.integers(CONTEXT, speech.frames - args.frames, args.batch)
-        taken = (
-            torch.from_numpy(np.stack([codes[f - context : f + args.frames] for f in first]))
-            .to(args.device)
-            .transpose(1, 2)
-        )
+        heard = [said if rng.random() < 0.5 else codes for _ in first]
+        crops = [spoken[f - context : f + args.frames] for f, spoken in zip(first, heard, strict=True)]
+        taken = torch.from_numpy(np.stack(crops)).to(args.device).transpose(1, 2)
         padded = torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin)).to(args.device)
         real = padded[:, target.margin : -target.margin]
         with torch.no_grad():
@@ -99,6 +102,8 @@ def main() -> None:
         made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :]
         spectral = loss_of(made, real)
         loss, fooled, judged = spectral + 0.5 * mel, made.new_zeros(()), made.new_zeros(())
+        if begins:  # a step in the first samples is a click, and spectra hardly see it
+            loss = loss + 10 * F.l1_loss(made[:, :ATTACK], real[:, :ATTACK])
         if args.judges:
             judges.requires_grad_(False)
             fooled = judges.maker_loss(made, real)
