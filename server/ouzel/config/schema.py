@@ -73,6 +73,10 @@ class TalkerConfig:
     #: Cores to stay on; null for all that the server may use.
     cpus: tuple[int, ...] | None = setting(None, ge=0)
     dtype: Literal["float32", "bfloat16"] = "float32"
+    #: Put the layers of talker and code predictor into four bits when they are loaded.
+    quantization: Literal["int4"] | None = None
+    #: Inputs that share a scale; fewer in layers whose width demands it.
+    quantization_group: Literal[128, 64, 32] = 64
     max_num_seqs: int = setting(4, ge=1)
     #: Memory for all KV caches; null for what max_num_seqs sentences take.
     kv_cache_bytes: int | None = setting(None, ge=1)
@@ -118,7 +122,10 @@ class LlmConfig:
     cpus: tuple[int, ...] | None = setting(None, ge=0)
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
     #: A method that vLLM knows by this name; null for what the checkpoint says.
+    #: `ouzel_w4a16` puts a checkpoint in floating point into four bits while it is loaded.
     quantization: str | None = None
+    #: Inputs that share a scale where that is done; fewer in layers whose width demands it.
+    quantization_group: Literal[128, 64, 32] = 128
     #: Tokens of prompt and answer together; null for the checkpoint's own, as far as the cache holds them.
     max_model_len: int | None = setting(None, ge=1)
     max_num_seqs: int = setting(4, ge=1)

@@ -89,7 +89,7 @@ def build(values: Mapping[str, object], sources: Mapping[str, str]) -> DeployCon
 
 def _convert(hint: Any, value: Any, bounds: Mapping[str, float | None]) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in _UNIONS:
         return None if value is None else _convert(arguments[0], value, bounds)
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -116,12 +116,14 @@ def _within(value: Any, bounds: Mapping[str, float | None]) -> bool:
     )
 
 
+#: `Literal[…] | None` is of the second kind
+_UNIONS = (types.UnionType, typing.Union)
 _NAMES: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 def _expected(hint: Any, bounds: Mapping[str, float | None]) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is types.UnionType:
+    if origin in _UNIONS:
         return f"{_expected(arguments[0], bounds)}, or null"
     if origin is tuple:
         return f"a list, each entry {_expected(arguments[0], bounds)}"

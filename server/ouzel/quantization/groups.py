@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from ouzel.errors import ConfigError
 
-__all__ = ["GROUPS", "group_size", "is_packed"]
+__all__ = ["FORMAT", "GROUPS", "group_size", "is_packed", "packed_bytes"]
 
+#: `quant_method` of our own four-bit checkpoints, and the method's name in vLLM
+FORMAT = "ouzel_w4a16"
 #: inputs that share a scale; the largest first
 GROUPS = (128, 64, 32)
 #: Modules whose weights are put into four bits, by the last part of their names in Llama-style and Spark checkpoints.
@@ -49,3 +51,12 @@ def is_packed(name: str, shape: Sequence[int]) -> bool:
     """Whether the tensor of a checkpoint is a weight that is put into four bits."""
     module, _, kind = name.rpartition(".")
     return kind == "weight" and len(shape) == 2 and module.rpartition(".")[2] in _PACKED
+
+
+def packed_bytes(shape: Sequence[int], most: int) -> int:
+    """What such a weight takes in memory: half a byte a value, and four bytes a group for scale and offset.
+
+    :raises ConfigError: when no group divides its width
+    """
+    rows, width = shape
+    return rows * width // 2 + rows * (width // group_size(width, most)) * 4

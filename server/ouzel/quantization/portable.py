@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from ouzel.quantization.grid import MIDDLE, Grid
+from ouzel.quantization.groups import FORMAT
 
 __all__ = ["FORMAT", "from_portable", "join_codes", "split_codes", "to_portable"]
-
-#: `quant_method` in config.json
-FORMAT = "ouzel_w4a16"
 
 
 def to_portable(grid: Grid) -> dict[str, Tensor]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ouzel.config.schema import LlmConfig
+from ouzel.engines.llm.checkpoint import Checkpoint
+from ouzel.quantization.groups import FORMAT
 
-__all__ = ["BYTES_PER_VALUE", "IR_PROVIDER", "engine_arguments"]
+__all__ = ["BYTES_PER_VALUE", "IR_PROVIDER", "engine_arguments", "group_at_load"]
 
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2}
 #: the name under which `ir_ops` registers its implementations
@@ -16,16 +17,22 @@ IR_PROVIDER = "ouzel_cpu"
 _AS_LONG_AS_POSSIBLE = -1
 
 
-def engine_arguments(folder: Path, settings: LlmConfig, reasoning_parser: str | None) -> dict[str, Any]:
+def group_at_load(settings: LlmConfig) -> int | None:
+    """The most inputs that share a scale, where weights in floating point are put into four bits at load."""
+    return settings.quantization_group if settings.quantization == FORMAT else None
+
+
+def engine_arguments(checkpoint: Checkpoint, settings: LlmConfig, reasoning_parser: str | None) -> dict[str, Any]:
     """As keywords of vLLM's `EngineArgs`.
 
     :param reasoning_parser: by whose word a grammar waits until the model has thought
     """
     norms = {"rms_norm": [IR_PROVIDER], "fused_add_rms_norm": [IR_PROVIDER]} if settings.cpu_ir_ops else {}
     return {
-        "model": str(folder),
+        "model": str(checkpoint.folder),
         "dtype": settings.dtype,
         "quantization": settings.quantization,
+        "hf_overrides": _quantized_at_load(checkpoint, settings),
         "max_model_len": settings.max_model_len or _AS_LONG_AS_POSSIBLE,
         "max_num_seqs": settings.max_num_seqs,
         # A step has room for a token of each request beside a piece of one prompt.
@@ -40,3 +47,11 @@ def engine_arguments(folder: Path, settings: LlmConfig, reasoning_parser: str | 
         "kernel_config": {"ir_op_priority": norms},
         "use_tqdm_on_load": False,
     }
+
+
+def _quantized_at_load(checkpoint: Checkpoint, settings: LlmConfig) -> dict[str, Any]:
+    """What config.json would say; compiled graphs are kept apart by it."""
+    group = group_at_load(settings)
+    if group is None or checkpoint.quantization is not None:
+        return {}
+    return {"quantization_config": {"quant_method": FORMAT, "group_size": group, "at_load": True}}

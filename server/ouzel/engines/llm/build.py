@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouzel.config.schema import DeployConfig
-from ouzel.engines.llm.arguments import BYTES_PER_VALUE
+from ouzel.engines.llm.arguments import BYTES_PER_VALUE, group_at_load
 from ouzel.engines.llm.checkpoint import read_checkpoint
 from ouzel.engines.llm.environment import prepare_environment
 from ouzel.engines.llm.memory import available_bytes, check_memory
@@ -32,7 +32,7 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
     """
     settings = config.llm
     with timeline.phase("read checkpoint"):
-        checkpoint = read_checkpoint(folder, BYTES_PER_VALUE[settings.dtype])
+        checkpoint = read_checkpoint(folder, BYTES_PER_VALUE[settings.dtype], group_at_load(settings))
         check_memory(checkpoint.weights_bytes, settings.kv_cache_bytes, available_bytes())
     hide_unused()
     prepare_environment(os.environ)

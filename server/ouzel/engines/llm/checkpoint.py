@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ouzel.errors import CheckpointError
+from ouzel.quantization.groups import is_packed, packed_bytes
 
 __all__ = ["Checkpoint", "read_checkpoint"]
 
@@ -28,6 +29,8 @@ class Checkpoint:
     weights_bytes: int
     #: of conversations; None where it has none
     template: str | None = None
+    #: the method by which its weights are quantized already
+    quantization: str | None = None
 
     @property
     def name(self) -> str:
@@ -38,10 +41,12 @@ class Checkpoint:
         return self.folder.name
 
 
-def read_checkpoint(folder: Path, bytes_per_value: int) -> Checkpoint:
+def read_checkpoint(folder: Path, bytes_per_value: int, group: int | None = None) -> Checkpoint:
     """
     :param bytes_per_value: of the type that floating-point weights are served in
+    :param group: the most inputs that share a scale, where weights in floating point are put into four bits at load
     :raises CheckpointError: when folder, config.json, tokenizer or weights are missing or torn
+    :raises ConfigError: when no group divides the width of a weight
     """
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is no folder; llm.model names a checkpoint folder in Hugging Face's layout")
@@ -51,8 +56,11 @@ def read_checkpoint(folder: Path, bytes_per_value: int) -> Checkpoint:
         raise CheckpointError(f"{folder / 'config.json'} names no architectures; expected e.g. ['LlamaForCausalLM']")
     if not (folder / "tokenizer_config.json").is_file() and not (folder / "tokenizer.json").is_file():
         raise CheckpointError(f"{folder} has no tokenizer.json")
-    weights = _weights_bytes(folder, bytes_per_value)
-    return Checkpoint(folder, str(config.get("model_type", "")), str(architectures[0]), weights, _template(folder))
+    quantized = config.get("quantization_config")
+    method = str(quantized.get("quant_method")) if isinstance(quantized, dict) else None
+    weights = _weights_bytes(folder, bytes_per_value, group if method is None else None)
+    kind = str(config.get("model_type", ""))
+    return Checkpoint(folder, kind, str(architectures[0]), weights, _template(folder), method)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -78,15 +86,15 @@ def _template(folder: Path) -> str | None:
     return template if isinstance(template, str) else None
 
 
-def _weights_bytes(folder: Path, bytes_per_value: int) -> int:
+def _weights_bytes(folder: Path, bytes_per_value: int, group: int | None) -> int:
     if files := sorted(folder.glob("*.safetensors")):
-        return sum(_tensors_bytes(path, bytes_per_value) for path in files)
+        return sum(_tensors_bytes(path, bytes_per_value, group) for path in files)
     if files := sorted(folder.glob("*.bin")):
         return sum(path.stat().st_size for path in files)
     raise CheckpointError(f"{folder} has no weights; expected *.safetensors")
 
 
-def _tensors_bytes(path: Path, bytes_per_value: int) -> int:
+def _tensors_bytes(path: Path, bytes_per_value: int, group: int | None) -> int:
     """From the header: 8 bytes of its length, then JSON of each tensor's type, shape and place."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -95,7 +103,7 @@ def _tensors_bytes(path: Path, bytes_per_value: int) -> int:
         tensors = json.loads(header)
         tensors.pop("__metadata__", None)
         end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
-        sizes = [_tensor_bytes(tensor, bytes_per_value) for tensor in tensors.values()]
+        sizes = [_tensor_bytes(name, tensor, bytes_per_value, group) for name, tensor in tensors.items()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is no safetensors file: its header can't be read") from error
     if path.stat().st_size < 8 + length + end:
@@ -103,8 +111,10 @@ def _tensors_bytes(path: Path, bytes_per_value: int) -> int:
     return sum(sizes)
 
 
-def _tensor_bytes(tensor: dict[str, Any], bytes_per_value: int) -> int:
+def _tensor_bytes(name: str, tensor: dict[str, Any], bytes_per_value: int, group: int | None) -> int:
     if tensor["dtype"] in _FLOATS:
+        if group is not None and is_packed(name, tensor["shape"]):
+            return packed_bytes(tensor["shape"], group)
         return math.prod(tensor["shape"]) * bytes_per_value
     start, end = tensor["data_offsets"]
     return int(end) - int(start)

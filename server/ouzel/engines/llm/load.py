@@ -55,7 +55,7 @@ def load(checkpoint: Checkpoint, settings: LlmConfig, timeline: InitTimeline, st
         register_ir_ops()
     reading = reading_of(checkpoint.model_type, checkpoint.template)
     with timeline.phase("read tokenizer and config"), _said_by_vllm(checkpoint):
-        config = EngineArgs(**engine_arguments(checkpoint.folder, settings, reading.reasoning)).create_engine_config()
+        config = EngineArgs(**engine_arguments(checkpoint, settings, reading.reasoning)).create_engine_config()
         renderer = renderer_from_config(config)
         parsers = Parsers.of(reading, renderer.get_tokenizer())
     with _said_by_vllm(checkpoint):

@@ -6,10 +6,14 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Make Spark known to transformers and vLLM; the entry point `vllm.general_plugins`, called once a process."""
+    """Make Spark and four-bit weights known to transformers and vLLM.
+
+    The entry point `vllm.general_plugins`, called once in each process that uses vLLM.
+    """
     from transformers import AutoConfig
     from vllm import ModelRegistry
 
+    import ouzel.engines.llm.w4a16  # noqa: F401  # registers itself
     from ouzel.engines.llm.spark.config import SparkConfig
     from ouzel.engines.llm.spark.model import SparkForCausalLM
 
