@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import tiny_codec
 from ouzel.errors import CheckpointError
 from ouzel.models.qwen3_tts.checkpoint import load_checkpoint, load_codec_decoder, load_talker_side
+from ouzel.quantization.linear import FourBitLinear
 from seeded import seeded_weights
 from tiny_ours import tiny_decoder, tiny_encoder, tiny_speaker_encoder
 from tiny_prompts import CASES
@@ -152,3 +154,16 @@ def test_damage_is_named(tmp_path: Path, damage: Callable[[Path], None], complai
         load_checkpoint(tmp_path)
     assert complaint in str(caught.value)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_layers_in_four_bits_and_nothing_else(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, "small", "custom_voice")
+    side, plain = load_talker_side(folder, group=64), load_talker_side(folder)
+    for part in ("talker", "predictor"):
+        packed = {name for name, layer in getattr(side, part).named_modules() if isinstance(layer, FourBitLinear)}
+        linear = {name for name, layer in getattr(plain, part).named_modules() if type(layer) is nn.Linear}
+        assert packed == {name for name in linear if name.startswith("model.layers.")}
+    talker, wide = side.talker.model.layers[0].mlp.down_proj, plain.talker.model.layers[0].mlp.down_proj
+    x = torch.randn(3, wide.in_features)
+    error = (talker(x) - wide(x)).norm() / wide(x).norm()
+    assert 0.01 < error < 0.2

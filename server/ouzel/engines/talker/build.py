@@ -22,11 +22,12 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
     """Load the voice in `folder` and warm it up.
 
     :raises CheckpointError: when a file of the voice is missing or torn.
-    :raises ConfigError: when the settings can't be served: no room for one sentence.
+    :raises ConfigError: when the settings can't be served: no room for one sentence, layers that can't be quantized.
     """
     settings = config.talker
     with timeline.phase("load talker"):
-        side = load_talker_side(folder, getattr(torch, settings.dtype))
+        group = None if settings.quantization is None else settings.quantization_group
+        side = load_talker_side(folder, getattr(torch, settings.dtype), group)
     admission = _admission(side, settings, config.limits.max_waiting)
     with timeline.phase("warm up talker"):
         _warm_up(side, settings)

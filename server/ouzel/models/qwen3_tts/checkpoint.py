@@ -30,6 +30,7 @@ from ouzel.models.qwen3_tts.speaker_encoder import SpeakerEncoder
 from ouzel.models.qwen3_tts.talker import Talker
 from ouzel.models.qwen3_tts.tokenizer import TextTokenizer
 from ouzel.models.qwen3_tts.weights import fill, load_tensors
+from ouzel.quantization.linear import quantize_linears
 
 __all__ = [
     "Checkpoint",
@@ -88,8 +89,13 @@ def load_checkpoint(folder: Path, dtype: torch.dtype = torch.float32) -> Checkpo
     )
 
 
-def load_talker_side(folder: Path, dtype: torch.dtype = torch.float32) -> TalkerSide:
-    """Load config, tokenizer, talker and predictor, ready to serve. Raises as `load_checkpoint` does."""
+def load_talker_side(folder: Path, dtype: torch.dtype = torch.float32, group: int | None = None) -> TalkerSide:
+    """Load config, tokenizer, talker and predictor, ready to serve. Raises as `load_checkpoint` does.
+
+    :param group: put the layers of both into four bits, with a scale for so many inputs, fewer where a width demands
+        it. Embeddings are looked up and heads are small, and what is sampled from stays as it was.
+    :raises ConfigError: when no group divides the width of a layer
+    """
     config = load_config(folder)
     generation, tokenizer = _generation(folder), _tokenizer(folder, config)
     source = str(folder)
@@ -99,6 +105,9 @@ def load_talker_side(folder: Path, dtype: torch.dtype = torch.float32) -> Talker
     predictor = _filled(lambda: CodePredictor(config.talker.predictor), predictor_tensors, source, dtype)
     fuse(talker.model)
     fuse(predictor.model)
+    if group is not None:
+        quantize_linears(talker.model, group)
+        quantize_linears(predictor.model, group)
     return TalkerSide(
         config=config,
         generation=generation,
