@@ -134,6 +134,18 @@ def measure_fidelity(context: typer.Context) -> None:
     _run_own(main, context)
 
 
+@app.command(
+    "voice-fidelity",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def measure_voice_fidelity(context: typer.Context) -> None:
+    """Measure what four bits do to a voice's distributions (--help for more)."""
+    from ouzel.tools.fidelity.voice import main
+
+    _run_own(main, context)
+
+
 @app.command("weight-path")
 def show_weight_path(
     priority: Annotated[Literal["speed", "fidelity"], typer.Option(help="What matters more.")] = "speed",
