@@ -83,11 +83,13 @@ def main() -> None:
     parser.add_argument("--streaming", action="store_true", help="text beside the frames")
     parser.add_argument("--tiny", action="store_true", help="the smaller judge, for a quick look")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the voice")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--show", action="store_true", help="print what was heard")
     args = parser.parse_args()
     sentences = held_out(args.data, args.sentences, dev=args.dev)
-    voice = InProcess.load(args.voice, load_config(("qwen3_tts",)).config, threads=args.threads)
+    settings = dict(setting.split("=", 1) for setting in args.set)
+    voice = InProcess.load(args.voice, load_config(("qwen3_tts",), flags=settings).config, threads=args.threads)
     judge = Judge(tiny_model() if args.tiny else base_model(args.data), args.threads)
     teacher = Teacher(args.data, args.threads, seed=99)
     codec, decoder = None, None
@@ -132,6 +134,7 @@ def main() -> None:
         "layout": "streaming" if args.streaming else "whole text",
         "judge": "tiny.en" if args.tiny else "base",
         "threads": args.threads,
+        "settings": settings,
     }
     print(json.dumps(figures, indent=1))
     if args.json:

@@ -24,7 +24,6 @@ from ouzel.models.qwen3_tts.prompt import Prompt
 from ouzel.models.qwen3_tts.prompt_spec import AUTO, PromptSpec
 from ouzel.models.qwen3_tts.sampler import Sampler, SamplingParams
 from ouzel.quantization.groups import GROUPS
-from ouzel.quantization.linear import quantize_linears
 from ouzel.voices import DEFAULT_VOICE, find_voice
 
 __all__ = ["Divergence", "Judged", "divergence", "judge", "main", "speak"]
@@ -152,13 +151,6 @@ def _as_itself(side: TalkerSide, text: str) -> PromptSpec:
     )
 
 
-def _in_four_bits(folder: Path, group: int) -> TalkerSide:
-    side = load_talker_side(folder)
-    quantize_linears(side.talker.model, group)
-    quantize_linears(side.predictor, group)
-    return side
-
-
 def main(
     voice: Annotated[str, typer.Argument(help="A carried voice or a checkpoint folder.")] = DEFAULT_VOICE,
     groups: Annotated[list[int] | None, typer.Option("--group", help="Inputs that share a scale, at most.")] = None,
@@ -178,7 +170,7 @@ def main(
     print(f"{'weights':<16}{'frames':>8}{'codebook 0':>14}{'others':>10}{'same':>8}{'same':>8}   nats a code")
     # How far rounding alone goes, then what four bits add to it.
     for group in (None, *(groups or GROUPS)):
-        packed = load_talker_side(folder, torch.bfloat16) if group is None else _in_four_bits(folder, group)
+        packed = load_talker_side(folder, torch.bfloat16) if group is None else load_talker_side(folder, group=group)
         judged = [judge(packed, spec, said) for spec, said in zip(specs, spoken, strict=True)]
         one = divergence(reference, judged, "bfloat16" if group is None else f"w4a16-g{group}")
         found.append(one)
