@@ -46,15 +46,26 @@ class SourceFolder:
         """
         :raises CheckpointError: when there is no such tensor
         """
-        if name not in self._files:
-            raise CheckpointError(f"{self.folder} has no tensor {name!r}")
-        with safe_open(self._files[name], "pt") as file:
+        with safe_open(self._file(name), "pt") as file:
             return file.get_tensor(name)
 
+    def by_file(self) -> Iterator[list[str]]:
+        """The names of each file's tensors."""
+        for path in sorted(set(self._files.values())):
+            yield [name for name, file in self._files.items() if file == path]
+
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of a tensor, which isn't read for it."""
-        with safe_open(self._files[name], "pt") as file:
+        """Of a tensor, which isn't read for it.
+
+        :raises CheckpointError: when there is no such tensor
+        """
+        with safe_open(self._file(name), "pt") as file:
             return tuple(file.get_slice(name).get_shape())
+
+    def _file(self, name: str) -> Path:
+        if name not in self._files:
+            raise CheckpointError(f"{self.folder} has no tensor {name!r}")
+        return self._files[name]
 
 
 def _names(path: Path) -> list[str]:

@@ -24,14 +24,15 @@ from ouzel.errors import CheckpointError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["convert"]
+__all__ = ["INSIDE", "OUTSIDE", "convert"]
 
-_OUTSIDE = {
+#: llama.cpp's name → that of the checkpoint: outside the layers, and in one (both without `.weight` there)
+OUTSIDE = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
-_INSIDE = {
+INSIDE = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -130,12 +131,12 @@ def _weights(header: _Header, reader: GGUFReader) -> Iterator[tuple[str, torch.T
     for tensor in reader.tensors:
         layer = _LAYER.fullmatch(tensor.name)
         values = dequantize(tensor.data, tensor.tensor_type)
-        if layer and layer[2] in _INSIDE:
-            name = f"model.layers.{layer[1]}.{_INSIDE[layer[2]]}.weight"
+        if layer and layer[2] in INSIDE:
+            name = f"model.layers.{layer[1]}.{INSIDE[layer[2]]}.weight"
             if layer[2] in heads:
                 values = _halves(values, heads[layer[2]])
-        elif tensor.name in _OUTSIDE:
-            name = _OUTSIDE[tensor.name]
+        elif tensor.name in OUTSIDE:
+            name = OUTSIDE[tensor.name]
         else:
             raise CheckpointError(f"{header.path}: tensor {tensor.name!r} has no place in a Llama-style model")
         yield name, torch.tensor(values, dtype=torch.bfloat16)

@@ -1,19 +1,19 @@
-"""Writes a Spark-X2.5 checkpoint as a GGUF of 32-bit floats, for llama.cpp (architecture `spark2_5`).
+"""Writes a Spark-X2.5 checkpoint as a GGUF of floating-point weights, for llama.cpp (architecture `spark2_5`).
 
 The `gguf` package has no table of Spark's names; they are those that llama.cpp reads. No tokenizer is written.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from gguf import GGUFWriter
-from safetensors import safe_open
+
+from ouzel.tools.folders import SourceFolder
+from ouzel.tools.gguf_tensors import write_tensors
 
 __all__ = ["write_gguf"]
 
@@ -31,23 +31,12 @@ LAYER = {
 }
 
 
-def write_gguf(folder: Path, file: Path) -> Path:
-    """Write the checkpoint in `folder`, which has an index of its safetensors, to `file`; one tensor is in memory."""
-    config = json.loads((folder / "config.json").read_text())
-    stored: dict[str, str] = json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"]
+def write_gguf(folder: Path, file: Path, kind: str = "F32") -> Path:
+    """Write the checkpoint in `folder` to `file`, its matrices as F32, F16 or BF16; one tensor is in memory."""
+    source = SourceFolder(folder)
     writer = GGUFWriter(file, "spark2_5")
-    _add_settings(writer, config)
-    for name, shard in stored.items():
-        with safe_open(folder / shard, "pt") as weights:
-            shape = weights.get_slice(name).get_shape()
-        writer.add_tensor_info(_renamed(name), shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for name, shard in stored.items():
-        with safe_open(folder / shard, "pt") as weights:
-            writer.write_tensor_data(weights.get_tensor(name).float().numpy())
-    writer.close()
+    _add_settings(writer, source.config)
+    write_tensors(writer, source, _renamed, kind)
     return file
 
 

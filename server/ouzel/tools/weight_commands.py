@@ -21,8 +21,21 @@ TEXT = "A file of text to calibrate with, or `default`."
 
 def add_weight_commands(app: typer.Typer) -> None:
     """Give `app` the commands of this file."""
+    app.command("quantize")(quantize_checkpoint)
     app.command("gptq-export")(gptq)
     app.command("awq-export")(awq)
+    app.command("expand")(expand_checkpoint)
+    app.command("rotate")(rotate_checkpoint)
+    app.command("gguf-export")(gguf)
+
+
+def quantize_checkpoint(source: Source, target: Target, group: Group = 128) -> None:
+    """Write a Llama-style or Spark checkpoint in four bits, as the language stage serves it."""
+    from ouzel.tools.model_store import find_model
+    from ouzel.tools.quantize import quantize
+
+    quantize(find_model(source), target, group)
+    typer.echo(f"{target}: W4A16, groups of at most {group}; serve it with --llm {target}", err=True)
 
 
 def gptq(
@@ -69,6 +82,39 @@ def awq(
     seen = calibration.calibrate(folder, calibration.read_text(calibrate), second_moment=feedback)
     used = awq_export(folder, target, seen, group=group, search=not no_search)
     typer.echo(f"{target}: AWQ, groups of {used}", err=True)
+
+
+def expand_checkpoint(source: Source, target: Target) -> None:
+    """Write a four-bit checkpoint (W4A16, GPTQ or AWQ) back in bfloat16."""
+    from ouzel.tools.expand import expand
+    from ouzel.tools.model_store import find_model
+
+    expand(find_model(source), target)
+
+
+def rotate_checkpoint(
+    source: Source,
+    target: Target,
+    seed: Annotated[int, typer.Option(min=0, help="Of the rotation.")] = 0,
+    dtype: Annotated[str, typer.Option(help="bfloat16 or float32.")] = "bfloat16",
+) -> None:
+    """Rotate a checkpoint's residual stream at random: the same function, weights that are on no grid."""
+    from ouzel.tools.model_store import find_model
+    from ouzel.tools.rotate import rotate
+
+    rotate(find_model(source), target, seed=seed, dtype=dtype)
+
+
+def gguf(
+    source: Source,
+    target: Annotated[Path, typer.Argument(metavar="DST", help="A new file.")],
+    kind: Annotated[str, typer.Option("--type", help="F32, F16, BF16, Q8_0, Q4_0, Q4_1 or Q4_K_M.")] = "F16",
+) -> None:
+    """Write a Llama-style or Spark checkpoint as a GGUF for llama.cpp, which quantizes it."""
+    from ouzel.tools.gguf_export import gguf_export
+    from ouzel.tools.model_store import find_model
+
+    gguf_export(find_model(source), target, kind)
 
 
 def _check_target(target: Path) -> None:

@@ -13,11 +13,14 @@ from torch.nn import functional as F
 
 
 class PlainLlama:
-    """The checkpoint in a folder, its head tied."""
+    """The checkpoint in a folder, or weights in place of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, weights: Mapping[str, Tensor] | None = None) -> None:
         self._config = json.loads((folder / "config.json").read_text())
-        self._weights: Mapping[str, Tensor] = load_file(folder / "model.safetensors")
+        files = sorted(folder.glob("*.safetensors"))
+        self._weights = weights or {name: value for file in files for name, value in load_file(file).items()}
+        #: what each linear layer and the head were given the last time
+        self.given: dict[str, Tensor] = {}
 
     def logprobs(self, ids: Sequence[int]) -> Tensor:
         """Of the token after each position, [T, V] float32."""
@@ -25,7 +28,8 @@ class PlainLlama:
         x = F.embedding(torch.tensor(ids), table)
         for number in range(self._config["num_hidden_layers"]):
             x = self._layer(f"model.layers.{number}", x)
-        return (self._norm("model.norm", x) @ table.T).log_softmax(-1)
+        self.given["lm_head"] = x = self._norm("model.norm", x)
+        return (x @ self._weights.get("lm_head.weight", table).float().T).log_softmax(-1)
 
     def greedy(self, ids: Sequence[int], tokens: int, stops: Sequence[int]) -> list[int]:
         made: list[int] = []
@@ -57,6 +61,7 @@ class PlainLlama:
         )
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
+        self.given[name] = x
         return x @ self._weights[f"{name}.weight"].float().T
 
     def _norm(self, name: str, x: Tensor) -> Tensor:
