@@ -1,0 +1,84 @@
+"""Writes a checkpoint in our own four-bit format: the grid that the language stage makes at load, made once.
+
+Tensors go through one at a time, a block of rows at a time; what isn't put into four bits is copied as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ouzel.errors import CheckpointError, ConfigError
+from ouzel.quantization.grid import asymmetric
+from ouzel.quantization.groups import FORMAT, GROUPS, group_size, is_packed
+from ouzel.quantization.packed_weight import BLOCK_VALUES
+from ouzel.quantization.portable import to_portable
+from ouzel.tools.folders import NewFolder, SourceFolder, refuse_existing, refuse_quantized
+
+__all__ = ["quantize"]
+
+#: bytes of tensors in one file, unless one tensor has more
+_FILE = 256 << 20
+#: Matrices that stay in floating point, by the last part of their names.
+_KEPT = {"g_proj"}
+
+
+def quantize(source: Path, folder: Path, most: int = 128) -> None:
+    """Write the checkpoint `source` into the new `folder` in four bits.
+
+    :param most: inputs that share a scale: 128, 64 or 32; in each layer the largest that divides its width
+    :raises CheckpointError: when the source isn't whole, is quantized already, or has matrices that are unknown here
+    :raises ConfigError: when the group is none of these, or none divides a layer's width
+    :raises OutputError: when the folder has files already, or can't be written
+    """
+    refuse_existing(folder)
+    if most not in GROUPS:
+        raise ConfigError(f"a group of {most} is not one of {', '.join(map(str, GROUPS))}", param="group")
+    given = SourceFolder(source)
+    refuse_quantized(given)
+    _check(given, most)
+    with NewFolder(folder, source) as new:
+        held: dict[str, Tensor] = {}
+        for name in given:
+            held |= _tensors(name, given[name], most)
+            if sum(tensor.nbytes for tensor in held.values()) >= _FILE:
+                new.add(held)
+                held = {}
+        if held:
+            new.add(held)
+        new.close(given.config | {"quantization_config": {"quant_method": FORMAT, "group_size": most}})
+
+
+def _check(given: SourceFolder, most: int) -> None:
+    """Before minutes are spent."""
+    packed = False
+    for name in given:
+        shape = given.shape(name)
+        if is_packed(name, shape):
+            packed = True
+            try:
+                group_size(shape[1], most)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}", param=error.param) from error
+        elif len(shape) > 1 and name.split(".")[-2] not in _KEPT:
+            raise CheckpointError(
+                f"{name} {list(shape)} is unknown here; Llama-style and Spark checkpoints are quantized"
+            )
+    if not packed:
+        raise CheckpointError(f"{given.folder} has no linear layers; expected a Llama-style or Spark checkpoint")
+
+
+def _tensors(name: str, tensor: Tensor, most: int) -> dict[str, Tensor]:
+    if not is_packed(name, tensor.shape):
+        # Out of the file's map, which a private page of each would keep open.
+        return {name: tensor.clone()}
+    rows, width = tensor.shape
+    group, step = group_size(width, most), max(1, BLOCK_VALUES // width)
+    blocks: list[dict[str, Any]] = [
+        to_portable(asymmetric(tensor[first : first + step], group)) for first in range(0, rows, step)
+    ]
+    module = name.removesuffix(".weight")
+    return {f"{module}.{part}": torch.cat([block[part] for block in blocks]) for part in blocks[0]}
