@@ -31,7 +31,7 @@ def device(machine: str = "x86_64", features: frozenset[str] = GENOA, *, phone: 
         ("x86_64", GENOA, False, "w4a16", "w4a16", (True, True), "no AMX for vLLM's W4A8"),
         ("x86_64", ICE_LAKE, False, "w4a16", "w4a16", (True, True), "without AVX-512 BF16"),
         ("x86_64", SKYLAKE, False, "w4a16", "w4a16", (True, True), "without AVX-512 BF16"),
-        ("x86_64", AVX2, False, "w4a16", "w4a16", (True, True), "no AVX-512, and without it vLLM has no kernel"),
+        ("x86_64", AVX2, False, "w4a16", "w4a16", (False, False), "no AVX-512, and without it vLLM has no kernel"),
         ("x86_64", frozenset({"sse4_2"}), False, "gguf", "gguf", (False, False), "need avx2 or fma"),
         ("aarch64", GRAVITON, False, "w4a16", "w4a16", (False, False), "we have not run it"),
         ("aarch64", NEON, False, "w4a16", "w4a16", (False, False), "we have not run it"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ouzel.config.probe import DeviceProbe
@@ -39,8 +39,8 @@ class WeightPath:
     #: of each machine that it runs on (`uname -m`), the features that its cores must have
     needs: Mapping[str, frozenset[str]]
     runs_in_vllm: bool = True
-    #: on these machines we have run it and measured how faithful it is
-    verified_on: tuple[str, ...] = ()
+    #: machines, and what their cores have, on which we have run it and measured how faithful it is
+    verified_on: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ PATHS = {
             layout="ouzel_w4a16, group-wise asymmetric",
             make="ouzel quantize SRC DST",
             needs=_each(_X86, _AVX2) | _each(_ARM, frozenset({"asimd"})),
-            verified_on=_X86,
+            verified_on=_each(_X86, _AVX512),
         ),
         WeightPath(
             name="wna16",
@@ -93,7 +93,7 @@ PATHS = {
             layout="GPTQ or AWQ",
             make="ouzel gptq-export SRC DST, or ouzel awq-export SRC DST",
             needs=_each(_X86, _AVX512),
-            verified_on=_X86,
+            verified_on=_each(_X86, _AVX512),
         ),
         WeightPath(
             name="phone",
@@ -147,7 +147,8 @@ def lacking(path: WeightPath, probe: DeviceProbe) -> list[str]:
 
 def _choice(name: str, probe: DeviceProbe, why: str) -> Choice:
     path = PATHS[name]
-    return Choice(path, probe.machine in path.verified_on, why)
+    proven = path.verified_on.get(probe.machine)
+    return Choice(path, proven is not None and proven <= probe.features, why)
 
 
 def _named(name: str, probe: DeviceProbe) -> Choice:
@@ -175,6 +176,9 @@ def _why_w4a16(probe: DeviceProbe, priority: Priority) -> str:
     if priority == "fidelity" and not lacking(PATHS["w4a8"], probe):
         return "an asymmetric grid and activations in bf16 are the most faithful, at a lower rate than AMX's 8 bits"
     if lacking(PATHS["wna16"], probe):
-        return "no AVX-512, and without it vLLM has no kernel for GPTQ or AWQ; tinygemm runs on AVX2"
+        return (
+            "no AVX-512, and without it vLLM has no kernel for GPTQ or AWQ; tinygemm runs on AVX2 (it was tested with "
+            "torch held to that, not inside vLLM)"
+        )
     bf16 = "" if "avx512_bf16" in probe.features else "; without AVX-512 BF16 prompts are read more slowly"
     return f"no AMX for vLLM's W4A8; of what is left tinygemm is the fastest for a single stream{bf16}"
