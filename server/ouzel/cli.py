@@ -169,7 +169,7 @@ def show_weight_path(
 def _run_own(main: Callable[..., None], context: typer.Context) -> None:
     own = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=False)
     own.command()(main)
-    own(context.args, prog_name=context.command_path)
+    own(context.args, prog_name=f"ouzel {context.info_name}")
 
 
 @config_app.command("show")

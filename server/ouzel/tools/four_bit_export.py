@@ -17,7 +17,7 @@ from torch import Tensor
 from ouzel.errors import ConfigError
 from ouzel.quantization.activations import Activations
 from ouzel.quantization.feedback import with_feedback
-from ouzel.quantization.grid import Grid, group_size
+from ouzel.quantization.grid import GROUPS, Grid, group_size
 from ouzel.quantization.integer_zero import integer_zero
 from ouzel.quantization.symmetric import symmetric
 from ouzel.tools.decoder_names import DecoderNames, Join, names_of
@@ -57,9 +57,11 @@ def export(source: Path, folder: Path, form: Format, most: int) -> int:
 
     :param most: inputs that share a scale: 128, 64 or 32; smaller ones are taken where a layer's width demands it
     :raises CheckpointError: when the source isn't whole, or quantized already
-    :raises ConfigError: when its layers aren't known, or have widths that groups of 32 don't divide
+    :raises ConfigError: when the group is none of these, or layers aren't known or have widths that 32 doesn't divide
     :raises OutputError: when the folder has files already, or can't be written
     """
+    if most not in GROUPS:
+        raise ConfigError(f"a group of {most} is not one of {', '.join(map(str, GROUPS))}", param="group")
     given = SourceFolder(source)
     refuse_quantized(given)
     names = names_of(given)

@@ -87,7 +87,8 @@ def _add_tokenizer(writer: GGUFWriter, source: SourceFolder) -> None:
     """Byte-level BPE as llama.cpp knows it; of any other tokenizer nothing, so that prompts are token ids."""
     path = source.folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if tokenizer.get("model", {}).get("type") != "BPE" or "ByteLevel" not in json.dumps(tokenizer["pre_tokenizer"]):
+    # llama.cpp refuses a vocabulary that merges nothing.
+    if not tokenizer.get("model", {}).get("merges") or "ByteLevel" not in json.dumps(tokenizer["pre_tokenizer"]):
         writer.add_tokenizer_model("no_vocab")
         return
     tokens: dict[int, str] = {number: word for word, number in tokenizer["model"]["vocab"].items()}
