@@ -56,6 +56,8 @@ def read_rate(buffer: object, repeats: int = 3) -> float:
 
 
 def _members(session: int) -> Iterator[int]:
+    """The session's processes, but for one just forked that isn't another program yet: its pages are its parent's."""
+    parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -64,7 +66,17 @@ def _members(session: int) -> Iterator[int]:
             except OSError:  # it has ended
                 continue
             if int(fields[3]) == session:
-                yield int(folder.name)
+                parents[int(folder.name)] = int(fields[1])
+    for member, parent in parents.items():
+        if parent not in parents or _command(member) != _command(parent):
+            yield member
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _read(pid: int, kind: str) -> int:
