@@ -1,19 +1,19 @@
-"""A request's sound on its way to its consumer: a bounded buffer, the playback position, and how it ended."""
+"""A request's sound on its way to its consumer, and the playback position."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ouzel.orchestrator.pending import Pending
 from ouzel.orchestrator.request import Command, Deliver, End, Request, State
 from ouzel.scheduling import PlaybackCursor, ProgressDeadline
-from ouzel.stages.core import FinishReason
 from ouzel.stats.phases import Phase
 
 __all__ = ["AudioChunk", "Stream"]
@@ -41,7 +41,7 @@ class AudioChunk:
     came_at: float
 
 
-class Stream:
+class Stream(Pending[AudioChunk]):
     """What is kept of an open request; it holds no more sound than the credits allow."""
 
     def __init__(
@@ -54,10 +54,9 @@ class Stream:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """:param act: carries out what the request answers"""
+        super().__init__(request_id, deadline)
         self.request = request
-        self.id = request_id
         self.cursor = PlaybackCursor()
-        self.deadline = deadline
         #: s that playback waits after the first sound, where the device is slower than playback
         self.start_delay_s = 0.0
         #: called once it has ended
@@ -65,18 +64,10 @@ class Stream:
         self._sample_rate = sample_rate
         self._act = act
         self._clock = clock
-        self._end: End | None = None
-        self._buffer: deque[AudioChunk] = deque()
-        self._changed = asyncio.Event()
         self._sequence = 0
         self._playable_at = 0.0
         self._waiting_since: float | None = clock()
         self._starved_s = 0.0
-
-    @property
-    def ended(self) -> End | None:
-        """How it ended for its consumer: known once the last sound was taken, or dropped."""
-        return None if self._buffer else self._end
 
     def act(self, commands: Sequence[Command]) -> None:
         """Carry out what the request answered to an event, and note whether it waits for text."""
@@ -112,20 +103,12 @@ class Stream:
         self._changed.set()
 
     def end(self, command: End) -> None:
-        """Nothing follows. What an aborted request still had is dropped, what a failed one had is still played."""
-        self._end = command
-        if command.finish is FinishReason.CANCELLED:
-            self._buffer.clear()
-        self._changed.set()
+        super().end(command)
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()
 
     async def next(self) -> AudioChunk | None:
-        """The next sound, or None once there is none.
-
-        :raises OuzelError: what ended the request, after its last sound.
-        """
         while True:
             pause = 0.0 if self._end else self._playable_at - self._clock()
             if self._buffer and pause <= 0:
@@ -140,22 +123,8 @@ class Stream:
             except TimeoutError:
                 continue
 
-    async def wait(self) -> None:
-        """Until there is sound, or none will come.
-
-        :raises OuzelError: what ended the request before its first sound.
-        """
-        while not self._buffer and self._end is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if self.ended is not None and self.ended.fault is not None:
-            raise self.ended.fault
-
-    def abort(self) -> None:
-        """The consumer wants no more, or is gone; also of what the stages are done with and it hasn't taken."""
+    def _stop(self) -> None:
         self.act(self.request.abort())
-        if self._buffer:
-            self.end(End(FinishReason.CANCELLED))
 
     def _take(self) -> AudioChunk:
         chunk = self._buffer.popleft()

@@ -1,16 +1,13 @@
-"""An answer on its way to its consumer: a bounded buffer, and how it ended."""
+"""An answer on its way to its consumer, in a bounded number of deltas."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ouzel.orchestrator.answer import Answer, AnswerCommand
-from ouzel.orchestrator.request import End
+from ouzel.orchestrator.pending import Pending
 from ouzel.scheduling import ProgressDeadline
-from ouzel.stages.core import FinishReason
 from ouzel.stages.language import TextDelta, ToolCallDelta
 
 __all__ = ["MOST_DELTAS", "Writing", "joined"]
@@ -20,7 +17,7 @@ __all__ = ["MOST_DELTAS", "Writing", "joined"]
 MOST_DELTAS = 64
 
 
-class Writing:
+class Writing(Pending[TextDelta]):
     """What is kept of an open request of text."""
 
     def __init__(
@@ -31,18 +28,9 @@ class Writing:
         act: Callable[[Writing, Sequence[AnswerCommand]], None],
     ) -> None:
         """:param act: carries out what the answer says to an event"""
+        super().__init__(request_id, deadline)
         self.answer = answer
-        self.id = request_id
-        self.deadline = deadline
         self._act = act
-        self._end: End | None = None
-        self._buffer: deque[TextDelta] = deque()
-        self._changed = asyncio.Event()
-
-    @property
-    def ended(self) -> End | None:
-        """How it ended for its consumer: known once the last delta was taken, or dropped."""
-        return None if self._buffer else self._end
 
     def act(self, commands: Sequence[AnswerCommand]) -> None:
         """Carry out what the answer said to an event."""
@@ -56,37 +44,12 @@ class Writing:
         self._buffer.append(delta)
         self._changed.set()
 
-    def end(self, command: End) -> None:
-        """Nothing follows. What an aborted request still had is dropped, what a failed one had is still told."""
-        self._end = command
-        if command.finish is FinishReason.CANCELLED:
-            self._buffer.clear()
-        self._changed.set()
-
     async def next(self) -> TextDelta | None:
-        """The next text, or None once there is none.
-
-        :raises OuzelError: what ended the request, after its last text.
-        """
         await self.wait()
         return self._buffer.popleft() if self._buffer else None
 
-    async def wait(self) -> None:
-        """Until there is text, or none will come.
-
-        :raises OuzelError: what ended the request before its first text.
-        """
-        while not self._buffer and self._end is None:
-            self._changed.clear()
-            await self._changed.wait()
-        if self.ended is not None and self.ended.fault is not None:
-            raise self.ended.fault
-
-    def abort(self) -> None:
-        """The consumer wants no more, or is gone; also of what the stage is done with and it hasn't taken."""
+    def _stop(self) -> None:
         self.act(self.answer.abort())
-        if self._buffer:
-            self.end(End(FinishReason.CANCELLED))
 
     def _newest(self, index: int) -> TextDelta | None:
         return next((delta for delta in reversed(self._buffer) if delta.index == index), None)
