@@ -30,12 +30,13 @@ RECIPES = {
     "gptq-search-g64": Recipe("gptq-export", ("--group", "64")),
     "gptq-importance-g64": Recipe("gptq-export", ("--group", "64", "--calibrate", "default")),
     "gptq-feedback-g64": Recipe("gptq-export", ("--group", "64", "--calibrate", "default", "--feedback")),
+    "awq-scaled-g64": Recipe("awq-export", ("--group", "64", "--no-feedback")),
     "awq-g64": Recipe("awq-export", ("--group", "64")),
     "awq-g32": Recipe("awq-export", ("--group", "32")),
     **{kind.lower(): Recipe("gguf-export", ("--type", kind)) for kind in ("F16", "Q8_0", "Q4_0", "Q4_K_M")},
     # what the speed of a kernel is measured on: it doesn't depend on how well the codes were chosen
     "gptq-quick": Recipe("gptq-export", ("--group", "128", "--no-search")),
-    "awq-quick": Recipe("awq-export", ("--group", "128", "--no-search")),
+    "awq-quick": Recipe("awq-export", ("--group", "128", "--no-search", "--no-feedback")),
 }
 
 

@@ -70,7 +70,9 @@ def awq(
     group: Group = 128,
     no_search: NoSearch = False,
     calibrate: Annotated[str, typer.Option("--calibrate", metavar="TEXT", help=TEXT)] = "default",
-    feedback: Feedback = False,
+    feedback: Annotated[
+        bool, typer.Option("--feedback/--no-feedback", help="Let later inputs make good what rounding did.")
+    ] = True,
 ) -> None:
     """Write a checkpoint in AWQ's format: asymmetric, four bits, scaled by what its layers are given."""
     from ouzel.tools import calibration
