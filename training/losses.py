@@ -57,7 +57,11 @@ class LatentTarget(nn.Module):
 
 
 class SpectralLoss(nn.Module):
-    """Distance of log-mel and log-magnitude spectra at several resolutions."""
+    """Distance of log-mel and log-magnitude spectra at several resolutions, and of the magnitudes themselves.
+
+    Logarithms alone taught a voice without pitch: noise between the harmonics costs them little. The last part is the
+    spectral convergence of Arik et al. 2018 (arXiv 1808.06719), in which peaks count most.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +77,8 @@ class SpectralLoss(nn.Module):
                 mel_real, magnitude_real = scale(real)
             total = total + F.l1_loss(mel, mel_real)
             total = total + 0.3 * F.l1_loss((magnitude + 1e-4).log(), (magnitude_real + 1e-4).log())
+            apart = (magnitude - magnitude_real).flatten(1).norm(dim=1)
+            total = total + 0.5 * (apart / magnitude_real.flatten(1).norm(dim=1).clamp(min=1e-2)).mean()
         return total
 
 

@@ -26,6 +26,8 @@ RECIPES = {
     "w4a16-g32": Recipe("quantize", ("--group", "32")),
     "w4a16-g64": Recipe("quantize", ("--group", "64")),
     "w4a16-g128": Recipe("quantize", ("--group", "128")),
+    "w4a16-feedback-g32": Recipe("quantize", ("--group", "32", "--calibrate", "default")),
+    "w4a16-feedback-g64": Recipe("quantize", ("--group", "64", "--calibrate", "default")),
     "gptq-plain-g64": Recipe("gptq-export", ("--group", "64", "--no-search")),
     "gptq-search-g64": Recipe("gptq-export", ("--group", "64")),
     "gptq-importance-g64": Recipe("gptq-export", ("--group", "64", "--calibrate", "default")),

@@ -29,7 +29,7 @@ from ouzel.tools.fidelity.measure import EXPANSION_PERCENT, Build, Exam, Result,
 from ouzel.tools.model_store import find_model
 
 QUANTIZED = (
-    *("w4a16-g32", "w4a16-g64", "w4a16-g128"),
+    *("w4a16-g32", "w4a16-g64", "w4a16-g128", "w4a16-feedback-g32", "w4a16-feedback-g64"),
     *("gptq-plain-g64", "gptq-search-g64", "gptq-importance-g64", "gptq-feedback-g64"),
     *("awq-scaled-g64", "awq-g64", "awq-g32"),
     *("f16", "q4_k_m", "q4_0", "q8_0"),

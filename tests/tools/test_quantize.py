@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from ouzel.cli import app
 from ouzel.engines.llm.checkpoint import read_checkpoint
 from ouzel.errors import CheckpointError, ConfigError, OutputError
+from ouzel.quantization.activations import Collector
 from ouzel.quantization.grid import asymmetric
 from ouzel.quantization.portable import from_portable
 from ouzel.tools import quantize as quantizing
@@ -40,6 +41,27 @@ def test_a_checkpoint_in_four_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert f"{module}.weight" not in made
     for name in ("model.norm.weight", "model.layers.0.self_attn.g_proj.weight"):
         assert torch.equal(made[name], given[name])
+
+
+def test_what_a_layer_is_given_makes_its_outputs_nearer(tmp_path: Path) -> None:
+    source, module = make_checkpoint(tmp_path / "source", SMALL), "model.layers.0.mlp.gate_proj"
+    random = torch.Generator().manual_seed(0)
+    inputs = torch.randn(400, 64, generator=random) @ torch.randn(64, 64, generator=random)
+    collector = Collector(second_moment=True)
+    collector.add(inputs)
+    quantize(source, tmp_path / "nearest", 32)
+    quantize(source, tmp_path / "calibrated", 32, {module: collector.activations()})
+    wanted = SourceFolder(source)[f"{module}.weight"].float()
+
+    def lost(folder: str, name: str) -> float:
+        made = SourceFolder(tmp_path / folder)
+        grid = from_portable(*(made[f"{name}.{part}"] for part in ("qweight", "scales", "offsets")))
+        return float((inputs @ (wanted - grid.dequantize()).t()).square().mean())
+
+    assert lost("calibrated", module) < 0.7 * lost("nearest", module)
+    # Of this one nothing is known.
+    other = "model.layers.1.mlp.gate_proj.qweight"
+    assert torch.equal(SourceFolder(tmp_path / "calibrated")[other], SourceFolder(tmp_path / "nearest")[other])
 
 
 def test_what_it_will_take_in_memory_is_known_either_way(tmp_path: Path) -> None:

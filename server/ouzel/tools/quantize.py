@@ -1,10 +1,12 @@
 """Writes a checkpoint in our own four-bit format: the grid that the language stage makes at load, made once.
 
-Tensors go through one at a time, a block of rows at a time; what isn't put into four bits is copied as it is.
+Tensors go through one at a time, a block of rows at a time; what isn't put into four bits is copied as it is. Where it
+is known what a layer is given, what rounding does to its outputs is made good as far as it goes, which a load can't.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor
 
 from ouzel.errors import CheckpointError, ConfigError
-from ouzel.quantization.grid import asymmetric
+from ouzel.quantization.activations import Activations
+from ouzel.quantization.feedback import with_feedback
+from ouzel.quantization.grid import Grid, asymmetric
 from ouzel.quantization.groups import FORMAT, GROUPS, group_size, is_packed
 from ouzel.quantization.packed_weight import BLOCK_VALUES
 from ouzel.quantization.portable import to_portable
@@ -26,10 +30,12 @@ _FILE = 256 << 20
 _KEPT = {"g_proj"}
 
 
-def quantize(source: Path, folder: Path, most: int = 128) -> None:
+def quantize(source: Path, folder: Path, most: int = 128, seen: Mapping[str, Activations] | None = None) -> None:
     """Write the checkpoint `source` into the new `folder` in four bits.
 
     :param most: inputs that share a scale: 128, 64 or 32; in each layer the largest that divides its width
+    :param seen: activations by module with their second moments, as `calibrate` finds them; an embedding that is the
+        head too is also looked up, and stays on the grid that is nearest
     :raises CheckpointError: when the source isn't whole, is quantized already, or has matrices that are unknown here
     :raises ConfigError: when the group is none of these, or none divides a layer's width
     :raises OutputError: when the folder has files already, or can't be written
@@ -43,7 +49,7 @@ def quantize(source: Path, folder: Path, most: int = 128) -> None:
     with NewFolder(folder, source) as new:
         held: dict[str, Tensor] = {}
         for name in given:
-            held |= _tensors(name, given[name], most)
+            held |= _tensors(name, given[name], most, seen or {})
             if sum(tensor.nbytes for tensor in held.values()) >= _FILE:
                 new.add(held)
                 held = {}
@@ -71,14 +77,22 @@ def _check(given: SourceFolder, most: int) -> None:
         raise CheckpointError(f"{given.folder} has no linear layers; expected a Llama-style or Spark checkpoint")
 
 
-def _tensors(name: str, tensor: Tensor, most: int) -> dict[str, Tensor]:
+def _tensors(name: str, tensor: Tensor, most: int, seen: Mapping[str, Activations]) -> dict[str, Tensor]:
     if not is_packed(name, tensor.shape):
         # Out of the file's map, which a private page of each would keep open.
         return {name: tensor.clone()}
+    module = name.removesuffix(".weight")
+    given = seen.get(module)
     rows, width = tensor.shape
     group, step = group_size(width, most), max(1, BLOCK_VALUES // width)
     blocks: list[dict[str, Any]] = [
-        to_portable(asymmetric(tensor[first : first + step], group)) for first in range(0, rows, step)
+        to_portable(_grid(tensor[first : first + step], group, None if given is None else given.second_moment))
+        for first in range(0, rows, step)
     ]
-    module = name.removesuffix(".weight")
     return {f"{module}.{part}": torch.cat([block[part] for block in blocks]) for part in blocks[0]}
+
+
+def _grid(weight: Tensor, group: int, moment: Tensor | None) -> Grid:
+    if moment is None:
+        return asymmetric(weight, group)
+    return with_feedback(weight, group, moment, lambda part, _: asymmetric(part, group))

@@ -29,12 +29,26 @@ def add_weight_commands(app: typer.Typer) -> None:
     app.command("gguf-export")(gguf)
 
 
-def quantize_checkpoint(source: Source, target: Target, group: Group = 128) -> None:
-    """Write a Llama-style or Spark checkpoint in four bits, as the language stage serves it."""
+def quantize_checkpoint(
+    source: Source,
+    target: Target,
+    group: Group = 128,
+    calibrate: Annotated[str | None, typer.Option("--calibrate", metavar="TEXT", help=TEXT)] = None,
+) -> None:
+    """Write a Llama-style or Spark checkpoint in four bits, as the language stage serves it.
+
+    With a text to calibrate with, later inputs make good what rounding did.
+    """
     from ouzel.tools.model_store import find_model
     from ouzel.tools.quantize import quantize
 
-    quantize(find_model(source), target, group)
+    folder, seen = find_model(source), None
+    if calibrate is not None:
+        from ouzel.tools import calibration
+
+        _check_target(target)
+        seen = calibration.calibrate(folder, calibration.read_text(calibrate), second_moment=True)
+    quantize(folder, target, group, seen)
     typer.echo(f"{target}: W4A16, groups of at most {group}; serve it with --llm {target}", err=True)
 
 
