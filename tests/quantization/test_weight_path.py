@@ -4,7 +4,7 @@ import pytest
 
 from ouzel.config.probe import DeviceProbe, probe_device
 from ouzel.errors import ConfigError
-from ouzel.quantization.weight_path import OVERRIDE, PATHS, Priority, choose, lacking
+from ouzel.quantization.weight_path import OVERRIDE, PATHS, Priority, check_method, choose, lacking
 
 AVX2 = frozenset({"avx2", "fma", "sse4_2"})
 SKYLAKE = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
@@ -109,3 +109,15 @@ def test_this_machine_has_a_path() -> None:
 
 def test_nothing_is_fit_for_no_machine() -> None:
     assert all(path.needs for path in PATHS.values() if path.runs_in_vllm)
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_a_quantized_checkpoint_on_a_device_that_has_no_kernel_for_it(method: str) -> None:
+    with pytest.raises(ConfigError, match=f"quantized by '{method}' need avx512bw, .* which this x86_64 device hasn't"):
+        check_method(method, device(features=AVX2))
+    check_method(method, device(features=SKYLAKE))
+
+
+def test_other_methods_are_left_to_vllm() -> None:
+    for method in (None, "fp8", "ouzel_w4a16"):
+        check_method(method, device(features=AVX2))

@@ -15,8 +15,9 @@ from typing import Literal
 
 from ouzel.config.probe import DeviceProbe
 from ouzel.errors import ConfigError
+from ouzel.quantization.groups import FORMAT
 
-__all__ = ["OVERRIDE", "PATHS", "Choice", "Priority", "WeightPath", "choose", "lacking"]
+__all__ = ["OVERRIDE", "PATHS", "Choice", "Priority", "WeightPath", "check_method", "choose", "lacking"]
 
 Priority = Literal["speed", "fidelity"]
 #: the environment's variable that names a path
@@ -113,6 +114,23 @@ PATHS = {
         ),
     )
 }
+
+
+#: by the method that a checkpoint's config.json names
+_BY_METHOD = {FORMAT: "w4a16", "gptq": "wna16", "awq": "wna16"}
+
+
+def check_method(method: str | None, probe: DeviceProbe) -> None:
+    """Before a kernel is asked for instructions that aren't there; other methods are vLLM's own business.
+
+    :raises ConfigError: when the device can't multiply by weights that are quantized so
+    """
+    if method in _BY_METHOD and (missing := lacking(PATHS[_BY_METHOD[method]], probe)):
+        raise ConfigError(
+            f"weights quantized by {method!r} need {', '.join(missing)}, which this {probe.machine} device hasn't; "
+            "`ouzel weight-path` says which it can use",
+            param="llm.quantization",
+        )
 
 
 def choose(probe: DeviceProbe, priority: Priority = "speed", environ: Mapping[str, str] = os.environ) -> Choice:

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouzel.config.probe import probe_device
 from ouzel.config.schema import DeployConfig
 from ouzel.engines.llm.arguments import BYTES_PER_VALUE, group_at_load
 from ouzel.engines.llm.checkpoint import read_checkpoint
 from ouzel.engines.llm.environment import prepare_environment
 from ouzel.engines.llm.memory import available_bytes, check_memory
 from ouzel.engines.llm.unused import hide_unused
+from ouzel.quantization.weight_path import check_method
 from ouzel.stats.steps import NULL, Stats
 from ouzel.stats.timeline import InitTimeline
 
@@ -28,11 +30,13 @@ def build(folder: Path, config: DeployConfig, timeline: InitTimeline, stats: Sta
     """Load the model in `folder` and warm it up.
 
     :raises CheckpointError: when the folder is missing, or a file of it is missing or torn.
-    :raises ConfigError: when its architecture is unknown, or the device hasn't the memory.
+    :raises ConfigError: when its architecture is unknown, or the device hasn't the memory, or the instructions for
+        weights that are quantized as they are.
     """
     settings = config.llm
     with timeline.phase("read checkpoint"):
         checkpoint = read_checkpoint(folder, BYTES_PER_VALUE[settings.dtype], group_at_load(settings))
+        check_method(checkpoint.quantization or settings.quantization, probe_device())
         check_memory(checkpoint.weights_bytes, settings.kv_cache_bytes, available_bytes())
     hide_unused()
     prepare_environment(os.environ)
