@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ouzel.quantization.feedback import with_feedback
-from ouzel.quantization.grid import Grid
+from ouzel.quantization.grid import Grid, asymmetric
 from ouzel.quantization.symmetric import symmetric
 
 GROUP = 32
@@ -48,3 +48,9 @@ def test_an_input_that_was_never_used_does_no_harm() -> None:
     found = with_feedback(weight, GROUP, x.T @ x / len(x), choose)
     assert torch.isfinite(found.dequantize()).all()
     assert lost(weight, found, x) < lost(weight, symmetric(weight, GROUP), x)
+
+
+def test_inputs_that_are_all_nothing_are_rounded_as_always() -> None:
+    weight = torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
+    grid = with_feedback(weight, GROUP, torch.zeros(64, 64), lambda part, _: asymmetric(part, GROUP))
+    assert torch.equal(grid.codes, asymmetric(weight, GROUP).codes)

@@ -55,6 +55,8 @@ def test_scale_and_offset_are_values_of_bfloat16() -> None:
 
 
 def test_a_group_of_equal_values() -> None:
-    grid = asymmetric(torch.full((1, 32), 0.75), 32)
-    assert grid.dequantize().tolist() == [[0.75] * 32]
-    assert asymmetric(torch.zeros(1, 32), 32).dequantize().tolist() == [[0.0] * 32]
+    for value in (0.75, 0.0, 0.02, 0.2, -0.05, -3e-5):
+        grid = asymmetric(torch.full((1, 32), value), 32)
+        stored = torch.tensor(value).bfloat16().float()
+        torch.testing.assert_close(grid.dequantize(), stored.expand(1, 32), rtol=1e-6, atol=0)
+        assert torch.equal(grid.offset.bfloat16().float(), stored.view(1, 1))

@@ -121,3 +121,8 @@ def test_a_quantized_checkpoint_on_a_device_that_has_no_kernel_for_it(method: st
 def test_other_methods_are_left_to_vllm() -> None:
     for method in (None, "fp8", "ouzel_w4a16"):
         check_method(method, device(features=AVX2))
+
+
+def test_vllms_kernel_on_a_machine_with_amx_is_another_one() -> None:
+    choice = choose(device(features=SAPPHIRE_RAPIDS), environ={OVERRIDE: "wna16"})
+    assert not choice.verified and "VLLM_CPU_INT4_W4A8=0" in choice.why

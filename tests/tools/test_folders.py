@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from tiny_decoders import config, read, write_tiny_llama, write_tiny_spark
 
 from ouzel.errors import CheckpointError, OutputError
-from ouzel.tools.folders import NewFolder, SourceFolder, refuse_quantized
+from ouzel.tools.folders import INDEX, NewFolder, SourceFolder, refuse_quantized
 
 
 def test_what_is_added_is_read_back(tmp_path: Path) -> None:
@@ -51,10 +52,35 @@ def test_a_torn_checkpoint_is_said(tmp_path: Path) -> None:
     torn.write_bytes(torn.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="model-00002.*torn"):
         SourceFolder(source)
-    for path in source.glob("*.safetensors"):
+    torn.unlink()
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00006\.safetensors is missing, which .*index"):
+        SourceFolder(source)
+    (source / INDEX).write_text("{}")
+    with pytest.raises(CheckpointError, match="torn, expected weight_map"):
+        SourceFolder(source)
+    for path in (*source.glob("*.safetensors"), source / INDEX):
         path.unlink()
     with pytest.raises(CheckpointError, match="has no weights"):
         SourceFolder(source)
+
+
+def test_the_index_says_which_tensors_there_are(tmp_path: Path) -> None:
+    source = write_tiny_spark(tmp_path / "spark")
+    (source / "consolidated.safetensors").write_bytes(b"in another layout")
+    index = json.loads((source / INDEX).read_text())
+    assert set(SourceFolder(source)) == set(index["weight_map"])
+    index["weight_map"]["more"] = "model-00001-of-00006.safetensors"
+    (source / INDEX).write_text(json.dumps(index))
+    with pytest.raises(CheckpointError, match="isn't whole: .* names more, which no file has"):
+        SourceFolder(source)
+
+
+def test_a_folder_whose_files_cannot_be_copied_is_not_begun(tmp_path: Path) -> None:
+    source = write_tiny_llama(tmp_path / "llama")
+    (source / "vocab.json").symlink_to(tmp_path / "gone")
+    with pytest.raises(OutputError, match="llama can't be copied to"):
+        NewFolder(tmp_path / "new", source)
+    assert not (tmp_path / "new").exists()
 
 
 def test_quantized_weights_are_known_by_config_or_name(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def with_feedback(weight: Tensor, group: int, moment: Tensor, choose: Callable[[
 def _spread(moment: Tensor) -> Tensor:
     """[K, K]: row k says how an error of input k is made good by those after it; the Cholesky factor of the inverse."""
     damped = moment.double().clone()
-    damped.diagonal().add_(_DAMPING * damped.diagonal().mean())
+    # Where all inputs are nothing, any rounding is as good.
+    damped.diagonal().add_(_DAMPING * damped.diagonal().mean() + 1e-12)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
     return torch.linalg.cholesky(inverse, upper=True).float()
 

@@ -61,9 +61,10 @@ def asymmetric(weight: Tensor, group: int) -> Grid:
     grouped = weight.float().view(rows, width // group, group)
     low, high = grouped.aminmax(dim=-1)
     scale = ((high - low) / LARGEST_CODE).bfloat16().float()
-    # Where all values of a group are the same, the offset alone says it.
-    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-    offset = (low + scale * MIDDLE).bfloat16().float()
+    # Where all values of a group are the same, they are its offset, and the middle code says so.
+    flat = scale == 0
+    scale = torch.where(flat, torch.where(low == 0, torch.ones_like(low), low.abs()).bfloat16().float(), scale)
+    offset = torch.where(flat, low, low + scale * MIDDLE).bfloat16().float()
     offset = torch.where(offset.abs() < scale * _NO_OFFSET, torch.zeros_like(offset), offset)
     codes = ((grouped - offset[..., None]) / scale[..., None] + MIDDLE).round_().clamp_(0, LARGEST_CODE)
     return Grid(codes.to(torch.uint8).view(rows, width), scale, MIDDLE - offset / scale)

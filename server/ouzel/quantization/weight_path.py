@@ -76,8 +76,8 @@ PATHS = {
         WeightPath(
             name="w4a8",
             kernel="int4_scaled_mm_cpu (vLLM's CPUWNA16LinearKernel, AMX, activations in 8 bits)",
-            layout="GPTQ, symmetric, no act-order",
-            make="ouzel gptq-export SRC DST",
+            layout="GPTQ without act-order, or AWQ",
+            make="ouzel gptq-export SRC DST, or ouzel awq-export SRC DST",
             needs=_each(_X86, _AVX512 | {"avx512_bf16", "avx512_vnni", "amx_tile", "amx_int8"}),
         ),
         WeightPath(
@@ -108,7 +108,7 @@ PATHS = {
             name="gguf",
             kernel="llama.cpp",
             layout="GGUF Q4_K_M",
-            make="ouzel gguf-export SRC FILE, llama-quantize, and serve it beside: ouzel serve --llm-url",
+            make="ouzel gguf-export SRC FILE --type Q4_K_M, and serve it beside: ouzel serve --llm-url",
             needs={},
             runs_in_vllm=False,
         ),
@@ -182,6 +182,9 @@ def _named(name: str, probe: DeviceProbe) -> Choice:
             f"would die of an illegal instruction: name one of {', '.join(runnable)}",
             param=OVERRIDE,
         )
+    if name == "wna16" and not lacking(PATHS["w4a8"], probe):
+        why = f"{OVERRIDE} names it; with AMX, vLLM rounds activations to 8 bits unless VLLM_CPU_INT4_W4A8=0"
+        return Choice(PATHS[name], False, why)
     return _choice(name, probe, f"{OVERRIDE} names it")
 
 

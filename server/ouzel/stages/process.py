@@ -33,7 +33,8 @@ def child_environment(
     counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"}
     inherited = {name: value for name, value in environ.items() if name not in _NOT_INHERITED}
     openmp = libraries / "libiomp5.so"
-    if spin_ms and threads > 1 and openmp.exists():
+    # The loader takes a blank or a colon in a path for the end of it.
+    if spin_ms and threads > 1 and openmp.exists() and not set(" :") & set(str(openmp)):
         # Loaded first, it also takes the place of the libgomp that torch brings.
         preload = ":".join(filter(None, (str(openmp), environ.get("LD_PRELOAD"))))
         inherited.pop("OMP_WAIT_POLICY", None)  # Intel's reads it too

@@ -51,11 +51,11 @@ class _Awq:
             weights = [part.tensors[f"{name}.weight"] for name in join.readers]
             wished = input_scale(weights, self.seen[join.readers[0]], group, channels=channels)
             scale = fold(part, join, wished)[channels]
-            for name in join.readers:
-                self.seen[name] = self.seen[name].scaled(scale)
+            # One for all of them: a second moment is the largest thing here.
+            self.seen.update(dict.fromkeys(join.readers, self.seen[join.readers[0]].scaled(scale)))
 
     def quantize(self, module: str, weight: Tensor, group: int) -> dict[str, Tensor]:
-        return pack_awq(grid_of(weight, group, is_symmetric=False, search=self.search, seen=self.seen[module]))
+        return pack_awq(grid_of(weight, group, is_symmetric=False, search=self.search, seen=self.seen.pop(module)))
 
     def settings(self, group: int, kept: Sequence[str]) -> dict[str, Any]:
         return {

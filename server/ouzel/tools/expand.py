@@ -37,7 +37,8 @@ def expand(source: Path, folder: Path) -> None:
     unpack = _unpacking(given)
     with NewFolder(folder, given.folder) as new:
         for names in given.by_file():
-            new.add(_expanded(given, names, unpack))
+            if found := _expanded(given, names, unpack):
+                new.add(found)
         left = ("quantization_config", "dtype", "torch_dtype")
         config = {name: value for name, value in given.config.items() if name not in left}
         new.close(config | {"torch_dtype": "bfloat16"})
@@ -51,14 +52,24 @@ def _unpacking(given: SourceFolder) -> Callable[[Parts], Grid]:
             f"{given.folder}/config.json: quantization_config is {settings}; expected quant_method "
             f"{', '.join(_UNPACK)}, in four bits"
         )
+    kinds = (str(settings.get("checkpoint_format", "gptq")).lower(), str(settings.get("version", "gemm")).lower())
+    if kinds != ("gptq", "gemm"):
+        raise CheckpointError(
+            f"{given.folder}/config.json: checkpoint_format and version are {' and '.join(kinds)}; expected gptq, gemm"
+        )
     return _UNPACK[method]
 
 
 def _expanded(given: SourceFolder, names: list[str], unpack: Callable[[Parts], Grid]) -> dict[str, Tensor]:
     modules = [name.removesuffix(".qweight") for name in names if name.endswith(".qweight")]
-    packed = {f"{module}.{part}": (module, part) for module in modules for part in _PARTS}
-    found = {name: given[name] for name in names if name not in packed}
+    # Parts of a module may lie in several files; it is expanded where its `qweight` is.
+    found = {name: given[name] for name in names if not _is_part(given, name)}
     for module in modules:
         parts = {part: given[f"{module}.{part}"] for part in _PARTS if f"{module}.{part}" in given}
         found[f"{module}.weight"] = unpack(parts).dequantize().bfloat16()
     return found
+
+
+def _is_part(given: SourceFolder, name: str) -> bool:
+    module, _, part = name.rpartition(".")
+    return part in _PARTS and f"{module}.qweight" in given

@@ -15,7 +15,7 @@ from torch import Tensor
 from ouzel.errors import CheckpointError, OutputError
 from ouzel.tools.model_store import read_model_config
 
-__all__ = ["NewFolder", "SourceFolder", "refuse_existing", "refuse_quantized"]
+__all__ = ["INDEX", "NewFolder", "SourceFolder", "refuse_existing", "refuse_quantized"]
 
 INDEX = "model.safetensors.index.json"
 #: what a new folder gets with other content, or none at all
@@ -32,9 +32,13 @@ class SourceFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.config: dict[str, Any] = read_model_config(folder)
-        self._files = {name: path for path in sorted(folder.glob("*.safetensors")) for name in _names(path)}
+        index = _index(folder)
+        paths = sorted(folder.glob("*.safetensors")) if index is None else sorted({folder / f for f in index.values()})
+        self._files = {name: path for path in paths for name in _names(path)}
         if not self._files:
             raise CheckpointError(f"{folder} has no weights; expected *.safetensors")
+        if missing := (index or {}).keys() - self._files.keys():
+            raise CheckpointError(f"{folder} isn't whole: {INDEX} names {min(missing)}, which no file has")
 
     def __contains__(self, name: object) -> bool:
         return name in self._files
@@ -68,10 +72,23 @@ class SourceFolder:
         return self._files[name]
 
 
+def _index(folder: Path) -> dict[str, str] | None:
+    """The file of each tensor, where the folder says it; other files are then none of the checkpoint's."""
+    path = folder / INDEX
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is torn, expected weight_map: {error}") from error
+
+
 def _names(path: Path) -> list[str]:
     try:
         with safe_open(path, "pt") as file:
             return list(file.keys())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing, which {INDEX} names") from error
     except SafetensorError as error:
         raise CheckpointError(f"{path} is torn or no safetensors file: {error}") from error
 
@@ -113,7 +130,8 @@ class NewFolder:
                 if path.suffix in _COPIED and path.name not in _NOT_COPIED:
                     shutil.copyfile(path, folder / path.name)
         except OSError as error:
-            raise OutputError(f"{folder} can't be written: {error}") from error
+            shutil.rmtree(folder, ignore_errors=True)
+            raise OutputError(f"{like} can't be copied to {folder}: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -141,5 +159,13 @@ class NewFolder:
         """Write index and config.json, by which the folder counts as whole."""
         index = {"metadata": {"total_size": self._size}, "weight_map": self._index}
         for name, content in ((INDEX, index), ("config.json", config)):
-            (self.folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            self.write_json(name, content)
         self._closed = True
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """:raises OutputError: when it can't be written"""
+        path = self.folder / name
+        try:
+            path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{path} can't be written: {error.strerror}") from error

@@ -6,7 +6,6 @@ of its own where it was the embedding before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +74,7 @@ def export(source: Path, folder: Path, form: Format, most: int) -> int:
                 tensors |= {f"{module}.{name}": tensor for name, tensor in packed.items()}
             new.add({name: _stored(tensor) for name, tensor in tensors.items()})
         settings = form.settings(group, names.kept)
-        (folder / "quantize_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        new.write_json("quantize_config.json", settings)
         config = {name: value for name, value in given.config.items() if name not in ("dtype", "torch_dtype")}
         changes = {"torch_dtype": "bfloat16", "tie_word_embeddings": False, "quantization_config": settings}
         new.close(config | changes)

@@ -69,7 +69,7 @@ def _check(given: SourceFolder, most: int) -> None:
                 group_size(shape[1], most)
             except ConfigError as error:
                 raise ConfigError(f"{name}: {error}", param=error.param) from error
-        elif len(shape) > 1 and name.split(".")[-2] not in _KEPT:
+        elif len(shape) > 1 and name.rpartition(".")[0].rpartition(".")[2] not in _KEPT:
             raise CheckpointError(
                 f"{name} {list(shape)} is unknown here; Llama-style and Spark checkpoints are quantized"
             )

@@ -46,7 +46,7 @@ def quantize_checkpoint(
     if calibrate is not None:
         from ouzel.tools import calibration
 
-        _check_target(target)
+        _check(folder, target, group)
         seen = calibration.calibrate(folder, calibration.read_text(calibrate), second_moment=True)
     quantize(folder, target, group, seen)
     typer.echo(f"{target}: W4A16, groups of at most {group}; serve it with --llm {target}", err=True)
@@ -72,7 +72,7 @@ def gptq(
     if calibrate is not None:
         from ouzel.tools import calibration
 
-        _check_target(target)
+        _check(folder, target, group)
         seen = calibration.calibrate(folder, calibration.read_text(calibrate), second_moment=feedback)
     used = gptq_export(folder, target, group=group, search=not no_search, seen=seen)
     typer.echo(f"{target}: GPTQ, groups of {used}", err=True)
@@ -94,7 +94,7 @@ def awq(
     from ouzel.tools.model_store import find_model
 
     folder = find_model(source)
-    _check_target(target)
+    _check(folder, target, group)
     seen = calibration.calibrate(folder, calibration.read_text(calibrate), second_moment=feedback)
     used = awq_export(folder, target, seen, group=group, search=not no_search)
     typer.echo(f"{target}: AWQ, groups of {used}", err=True)
@@ -133,8 +133,13 @@ def gguf(
     gguf_export(find_model(source), target, kind)
 
 
-def _check_target(target: Path) -> None:
-    """Before minutes are spent."""
-    from ouzel.tools.folders import refuse_existing
+def _check(source: Path, target: Path, group: int) -> None:
+    """Before a text is read, for minutes."""
+    from ouzel.errors import ConfigError
+    from ouzel.quantization.groups import GROUPS
+    from ouzel.tools.folders import SourceFolder, refuse_existing, refuse_quantized
 
     refuse_existing(target)
+    if group not in GROUPS:
+        raise ConfigError(f"a group of {group} is not one of {', '.join(map(str, GROUPS))}", param="group")
+    refuse_quantized(SourceFolder(source))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,12 +42,16 @@ def main(
     """Measure builds of a language model: bits a weight, perplexity, greedy agreement with the reference."""
     said = dict(_pair(setting, "--set", "NAME=VALUE") for setting in settings or ())
     pairs = [_pair(pair, "--expanded", "FOLDER=QUANTIZED") for pair in expanded or ()]
+    if not text.is_file():
+        raise RequestError(f"--text {text} is no file", param="text")
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise RequestError(f"--json {json_file}: there is no folder {json_file.absolute().parent}", param="json")
     builds = [Build(find_model(name), said) for name in (*(folders or ()), *(one for pair in pairs for one in pair))]
     builds += [Build(file) for file in gguf or ()]
     given = None if reference is None else Build(find_model(reference))
     if not builds and given is None:
         raise RequestError("what is to be measured? name folders, --reference or --gguf", param="folders")
-    unique = list({build.path: build for build in ([given] if given else []) + builds}.values())
+    unique = list({build.key: build for build in ([given] if given else []) + builds}.values())
     tokenizer = next((build.path for build in unique if not build.is_gguf), None)
     if tokenizer is None:
         raise RequestError("a GGUF alone doesn't say what the tokens are: give --reference", param="reference")
@@ -63,26 +67,19 @@ def _measure(
     builds: Sequence[Build], exam: Exam, given: Build | None, pairs: Sequence[tuple[Path, Path]], label: str
 ) -> list[Result]:
     expands = dict(pairs)
-    answers: dict[Path, Answers] = {}
+    answers: dict[Any, Answers] = {}
+    by_path: dict[Path, Answers] = {}
     results = []
     print(_HEAD)
     # What is expanded comes after what it expands.
     for build in sorted(builds, key=lambda build: build.path in expands):
-        answers[build.path] = exam.ask(build)
-        result = report(
-            build,
-            answers[build.path],
-            tokens=exam.tokens,
-            label=label,
-            reference=None if given is None else answers[given.path],
-        )
+        said = answers[build.key] = by_path[build.path] = exam.ask(build)
+        reference = None if given is None else answers[given.key]
+        result = report(build, said, tokens=exam.tokens, label=label, reference=reference)
         if build.path in expands:
             quantized = expands[build.path]
-            result = replace(
-                result,
-                expands=quantized.name,
-                expansion_percent=expansion_percent(answers[build.path], answers[quantized]),
-            )
+            percent = expansion_percent(said, by_path[quantized])
+            result = replace(result, expands=quantized.name, expansion_percent=percent)
         results.append(result)
         print(_line(result), flush=True)
     return results
