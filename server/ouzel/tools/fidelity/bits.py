@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ouzel.errors import CheckpointError
-from ouzel.quantization.groups import is_packed, packed_bytes
 
 __all__ = ["Size", "folder_size", "gguf_size"]
 
@@ -46,18 +45,15 @@ class _Layer:
     weights: int = 0
 
 
-def folder_size(folder: Path, group: int | None = None) -> Size:
+def folder_size(folder: Path) -> Size:
     """Of a checkpoint folder.
 
-    :param group: the most inputs that share a scale, where its weights are put into four bits while they are loaded
     :raises CheckpointError: when it has no safetensors, or one is torn
     """
     layers: dict[str, _Layer] = defaultdict(_Layer)
     for name, tensor in _tensors(folder):
         layer, _, part = name.rpartition(".")
         size = tensor["data_offsets"][1] - tensor["data_offsets"][0]
-        if group is not None and is_packed(name, tensor["shape"]):
-            size = packed_bytes(tensor["shape"], group)
         layers[layer].bytes += size
         if part == _CODES:
             layers[layer].weights += 2 * size

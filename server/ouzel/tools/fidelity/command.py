@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -51,7 +51,7 @@ def main(
     given = None if reference is None else Build(find_model(reference))
     if not builds and given is None:
         raise RequestError("what is to be measured? name folders, --reference or --gguf", param="folders")
-    unique = list({build.key: build for build in ([given] if given else []) + builds}.values())
+    unique = list({build.path: build for build in ([given] if given else []) + builds}.values())
     tokenizer = next((build.path for build in unique if not build.is_gguf), None)
     if tokenizer is None:
         raise RequestError("a GGUF alone doesn't say what the tokens are: give --reference", param="reference")
@@ -67,19 +67,26 @@ def _measure(
     builds: Sequence[Build], exam: Exam, given: Build | None, pairs: Sequence[tuple[Path, Path]], label: str
 ) -> list[Result]:
     expands = dict(pairs)
-    answers: dict[Any, Answers] = {}
-    by_path: dict[Path, Answers] = {}
+    answers: dict[Path, Answers] = {}
     results = []
     print(_HEAD)
     # What is expanded comes after what it expands.
     for build in sorted(builds, key=lambda build: build.path in expands):
-        said = answers[build.key] = by_path[build.path] = exam.ask(build)
-        reference = None if given is None else answers[given.key]
-        result = report(build, said, tokens=exam.tokens, label=label, reference=reference)
+        answers[build.path] = exam.ask(build)
+        result = report(
+            build,
+            answers[build.path],
+            tokens=exam.tokens,
+            label=label,
+            reference=None if given is None else answers[given.path],
+        )
         if build.path in expands:
             quantized = expands[build.path]
-            percent = expansion_percent(said, by_path[quantized])
-            result = replace(result, expands=quantized.name, expansion_percent=percent)
+            result = replace(
+                result,
+                expands=quantized.name,
+                expansion_percent=expansion_percent(answers[build.path], answers[quantized]),
+            )
         results.append(result)
         print(_line(result), flush=True)
     return results

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ouzel.quantization.groups import FORMAT, GROUPS
 from ouzel.tools.fidelity.answers import Answers, Wish, ask
 from ouzel.tools.fidelity.bits import folder_size, gguf_size
 from ouzel.tools.fidelity.score import agreement, loss_percent, perplexity
@@ -36,20 +35,7 @@ class Build:
 
     @property
     def name(self) -> str:
-        said = ", ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
-        return (self.path.stem if self.is_gguf else self.path.name) + (f" ({said})" if said else "")
-
-    @property
-    def group_at_load(self) -> int | None:
-        """The most inputs that share a scale, where its settings put weights into four bits at load."""
-        if self.settings.get("llm.quantization") != FORMAT:
-            return None
-        return int(self.settings.get("llm.quantization_group", GROUPS[0]))
-
-    @property
-    def key(self) -> tuple[Path, tuple[tuple[str, str], ...]]:
-        """By which one build is told from another."""
-        return self.path, tuple(sorted(self.settings.items()))
+        return self.path.stem if self.is_gguf else self.path.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +103,7 @@ class Result:
 
 def report(build: Build, answers: Answers, *, tokens: int, label: str, reference: Answers | None) -> Result:
     """The figures of what a build answered, beside what its reference did."""
-    size = gguf_size(build.path) if build.is_gguf else folder_size(build.path, build.group_at_load)
+    size = gguf_size(build.path) if build.is_gguf else folder_size(build.path)
     found = perplexity(answers.logprobs)
     beside: dict[str, Any] = {}
     if reference is not None:
