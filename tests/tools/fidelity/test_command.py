@@ -101,6 +101,7 @@ def test_a_checkpoint_that_does_not_expand_another_is_said(measured: Any) -> Non
         (("--gguf", "x.gguf"), "give --reference"),
         (("x", "--set", "llm.eager"), "expected NAME=VALUE"),
         (("--expanded", "x"), "expected FOLDER=QUANTIZED"),
+        (("x", "--set", "llm.quantization=ouzel_w4a16"), "the folder that `ouzel quantize` writes"),
         ((str(Path(__file__).parent), "--text", "/no/such"), "--text /no/such is no file"),
         ((str(Path(__file__).parent), "--json", "/no/such/f"), "there is no folder /no/such"),
     ],

@@ -30,7 +30,8 @@ def main(
         list[str] | None, typer.Option(metavar="FOLDER=QUANTIZED", help="An expanded checkpoint and what it expands.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting with which folders are served.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting with which all folders are served."),
     ] = None,
     label: Annotated[str, typer.Option(help="What the weights are, as in rotated.")] = "as shipped",
     text: Annotated[Path, typer.Option(help="What is read; a chapter of Walden by default.")] = PASSAGE,
@@ -42,13 +43,16 @@ def main(
     """Measure builds of a language model: bits a weight, perplexity, greedy agreement with the reference."""
     said = dict(_pair(setting, "--set", "NAME=VALUE") for setting in settings or ())
     pairs = [_pair(pair, "--expanded", "FOLDER=QUANTIZED") for pair in expanded or ()]
+    if "llm.quantization" in said:
+        # It would hold for the reference too, and bits are counted in the files.
+        raise RequestError("--set llm.quantization: measure the folder that `ouzel quantize` writes", param="set")
     if not text.is_file():
         raise RequestError(f"--text {text} is no file", param="text")
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise RequestError(f"--json {json_file}: there is no folder {json_file.absolute().parent}", param="json")
     builds = [Build(find_model(name), said) for name in (*(folders or ()), *(one for pair in pairs for one in pair))]
     builds += [Build(file) for file in gguf or ()]
-    given = None if reference is None else Build(find_model(reference))
+    given = None if reference is None else Build(find_model(reference), said)
     if not builds and given is None:
         raise RequestError("what is to be measured? name folders, --reference or --gguf", param="folders")
     unique = list({build.path: build for build in ([given] if given else []) + builds}.values())
