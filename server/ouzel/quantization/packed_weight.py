@@ -12,7 +12,7 @@ from ouzel.errors import ConfigError
 from ouzel.quantization.grid import MIDDLE, Grid, asymmetric
 from ouzel.quantization.tinygemm import Tinygemm
 
-__all__ = ["DEFAULT_KERNEL", "Kernel", "PackedWeight", "kernel"]
+__all__ = ["DEFAULT_KERNEL", "Kernel", "PackedWeight", "kernel", "multiply"]
 
 #: values that are quantized at a time, which bounds what loading takes beside the weights
 BLOCK_VALUES = 1 << 22
@@ -50,9 +50,17 @@ def kernel(name: str) -> Kernel:
     """
     :raises ConfigError: when there is none of that name
     """
-    if name not in _KERNELS:
-        raise ConfigError(f"kernel {name!r} is not one of {', '.join(_KERNELS)}")
-    return _KERNELS[name]
+    try:
+        return _KERNELS[name]
+    except KeyError:
+        raise ConfigError(f"kernel {name!r} is not one of {', '.join(_KERNELS)}") from None
+
+
+def multiply(x: Tensor, packed: Tensor, scales: Tensor, rows: int, name: str) -> Tensor:
+    """`PackedWeight.linear` without the object: a step of one row does this for every layer."""
+    # x: [M, width] bfloat16 -> [M, rows] bfloat16
+    y = kernel(name).linear(x, packed, scales)
+    return y if rows == y.shape[1] else y[:, :rows].contiguous()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,7 @@ class PackedWeight:
         """x @ weight.T in x's type; computed in bfloat16."""
         # x: [..., width] -> [..., rows]
         flat = x.reshape(-1, x.shape[-1]).bfloat16()
-        y = kernel(self.kernel).linear(flat, self.packed, self.scales)[:, : self.rows]
+        y = multiply(flat, self.packed, self.scales, self.rows, self.kernel)
         return y.to(x.dtype).reshape(*x.shape[:-1], self.rows)
 
     def lookup(self, ids: Tensor) -> Tensor:

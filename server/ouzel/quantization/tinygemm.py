@@ -12,6 +12,7 @@ attention, died of an illegal instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,14 +26,16 @@ from ouzel.quantization.grid import MIDDLE
 __all__ = ["Layout", "Tinygemm", "layout"]
 
 _aten: Any = torch.ops.aten
+#: [1, K] bfloat16, packed, group, scales -> [1, N] bfloat16
+_single: Callable[[Tensor, Tensor, int, Tensor], Tensor] = _aten._weight_int4pack_mm_for_cpu.default
 #: A weight's rows are filled up to a multiple of this, which every machine's block divides.
 ROWS = 64
 #: Up to here a step's rows are multiplied one after the other; unpacking takes as long as about twenty of them.
 SINGLE_ROWS = 16
 #: in a word of sixteen codes
 _EACH_BIT_3 = -0x7777777777777778
-#: values that are unpacked at a time: 2 MiB in float32
-_STRIPE = 1 << 19
+#: values that are unpacked at a time: 4 MiB in float32
+_STRIPE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,15 @@ class Tinygemm:
 
     def linear(self, x: Tensor, packed: Tensor, scales: Tensor) -> Tensor:
         # x: [M, K] bfloat16 -> [M, N] bfloat16
-        if len(x) > SINGLE_ROWS:
+        rows, width = x.shape
+        if rows > SINGLE_ROWS:
             return _wide(x, packed, scales)
-        group = x.shape[1] // scales.shape[0]
-        if len(x) == 1:
-            return _single(x, packed, scales, group)
-        y = x.new_empty(len(x), packed.shape[0])
-        for row in range(len(x)):
-            y[row] = _single(x[row : row + 1], packed, scales, group)[0]
+        group = width // scales.shape[0]
+        if rows == 1:
+            return _single(x, packed, group, scales)
+        y = x.new_empty(rows, packed.shape[0])
+        for one, into in zip(x[:, None], y, strict=True):
+            into.copy_(_single(one, packed, group, scales)[0])
         return y
 
     def lookup(self, ids: Tensor, packed: Tensor, scales: Tensor) -> Tensor:
@@ -126,11 +130,6 @@ class Tinygemm:
         steps = (((pairs >> shift[within][:, None]) & 15).view(torch.int8) - MIDDLE).bfloat16()
         scale, offset = scales[:, ids].permute(2, 1, 0)[..., None]  # [M, K/group, 1] each
         return torch.addcmul(offset, steps.reshape(len(ids), scales.shape[0], -1), scale).reshape(len(ids), width)
-
-
-def _single(x: Tensor, packed: Tensor, scales: Tensor, group: int) -> Tensor:
-    y: Tensor = _aten._weight_int4pack_mm_for_cpu(x, packed, group, scales)
-    return y
 
 
 def _wide(x: Tensor, packed: Tensor, scales: Tensor) -> Tensor:

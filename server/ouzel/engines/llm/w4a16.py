@@ -24,7 +24,7 @@ from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmb
 
 from ouzel.errors import CheckpointError, ConfigError
 from ouzel.quantization.groups import FORMAT, GROUPS, group_size
-from ouzel.quantization.packed_weight import DEFAULT_KERNEL, PackedWeight, kernel
+from ouzel.quantization.packed_weight import DEFAULT_KERNEL, PackedWeight, kernel, multiply
 from ouzel.quantization.portable import split_codes
 
 __all__ = ["W4A16Config", "W4A16Method"]
@@ -164,7 +164,7 @@ class W4A16Method(QuantizeMethodBase):
         return layer
 
     def apply(self, layer: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        # x: [..., K] -> [..., N]
+        # x: [T, K] -> [T, N]
         weight = layer.packed_weight
         y = torch.ops.ouzel.w4a16_linear(x, layer.packed, layer.packed_scales, weight.rows, weight.kernel)
         return y if bias is None else y + bias
@@ -181,12 +181,14 @@ def _starts(sizes: list[int]) -> list[int]:
 
 
 def _linear(x: Tensor, packed: Tensor, scales: Tensor, rows: int, name: str) -> Tensor:
-    # x: [..., K] -> [..., rows]
-    return PackedWeight(packed, scales, rows, name).linear(x).contiguous()
+    # x: [T, K] -> [T, rows]
+    if x.dtype == torch.bfloat16:
+        return multiply(x, packed, scales, rows, name)
+    return multiply(x.bfloat16(), packed, scales, rows, name).to(x.dtype)
 
 
 def _linear_shape(x: Tensor, packed: Tensor, scales: Tensor, rows: int, name: str) -> Tensor:
-    return x.new_empty((*x.shape[:-1], rows))
+    return x.new_empty(x.shape[0], rows)
 
 
 def _lookup(ids: Tensor, packed: Tensor, scales: Tensor, name: str) -> Tensor:
