@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,3 +66,20 @@ def load(data: Path, sound: bool, first: int = 0, last: int = 10_000, shard: int
             pcms.append(parts["pcm"])
     starts = np.concatenate([[0], np.cumsum(np.concatenate(frames))])
     return Speech(texts, starts, np.concatenate(zs), np.concatenate(phones), np.concatenate(pcms) if pcms else None)
+
+
+def replace_sound(data: Path, out: Path, pcm: np.ndarray) -> None:
+    """The shards of `data` that have sound, with this one instead, in `out`."""
+    # pcm: [frames * 1920] int16, of all of them
+    out.mkdir(parents=True, exist_ok=True)
+    shutil.copy(data / "train.jsonl", out)
+    begin = 0
+    for path in sorted(data.glob("[0-9]*.npz")):
+        parts = dict(np.load(path))
+        if "partial" in path.name or "pcm" not in parts:
+            continue
+        end = begin + len(parts["pcm"])
+        partial = out / f"{path.stem}.partial.npz"
+        np.savez(partial, **parts | {"pcm": pcm[begin:end]})
+        partial.rename(out / path.name)
+        begin = end

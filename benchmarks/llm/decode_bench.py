@@ -169,6 +169,7 @@ def arms_of(options: argparse.Namespace, source: Path) -> list[Arm]:
     for name in options.engines:
         build, ways = ENGINES[name]
         model = source if build == "bf16" else builds.make(build, source, options.work / source.name)
+        ways = {way: settings for way, settings in ways.items() if way != "eager" or options.eager}
         arms += [Arm(name, way, model, common | settings | said) for way, settings in ways.items()]
     return arms
 
@@ -221,6 +222,9 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2", help="spark, a pulled model or a checkpoint folder (%(default)s)")
     parser.add_argument("--work", type=Path, required=True, help="where builds are made and kept")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument(
+        "--no-eager", dest="eager", action="store_false", help="leave out bf16's uncompiled way, for its memory"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument(
         "--spin-ms", type=int, default=LlmConfig().spin_ms, help="how long vLLM's threads wait awake (%(default)s)"
