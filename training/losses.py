@@ -82,6 +82,59 @@ class SpectralLoss(nn.Module):
         return total
 
 
+class WaveLoss(nn.Module):
+    """Distance of the complex spectra, phase included: for sound whose phase follows from the codes (lock_pitch.py).
+
+    Each frequency counts by its own mean magnitude, else nothing above the first formant would count.
+    """
+
+    def __init__(self, n_fft: int = 512) -> None:
+        super().__init__()
+        self.n_fft = n_fft
+        self.register_buffer("window", torch.hann_window(n_fft))
+
+    def forward(self, made: Tensor, real: Tensor) -> Tensor:
+        # made, real: [B, L]
+        hop = self.n_fft // 4
+        ours, theirs = (torch.stft(x, self.n_fft, hop, window=self.window, return_complex=True) for x in (made, real))
+        apart, loud = (torch.view_as_real(x).norm(dim=-1).mean((0, 2)) for x in (ours - theirs, theirs))
+        return (apart / loud.clamp(min=1e-4)).mean()
+
+
+class Bass(nn.Module):
+    """Training only: the sound below 400 Hz, read off the vocoder's input, so that it holds pitch and phase."""
+
+    stride = 24  # samples; a thousand values a second
+
+    def __init__(self) -> None:
+        super().__init__()
+        n = torch.arange(-240, 241)
+        kernel = torch.sinc(n * (2 * 400 / RATE)) * torch.hann_window(481, periodic=False)
+        self.register_buffer("kernel", (kernel / kernel.sum())[None, None])
+        self.head = nn.Linear(LATENT, RATE // 50 // self.stride)
+
+    def forward(self, latent: Tensor, real: Tensor) -> Tensor:
+        # latent: [B, LATENT, T], real: [B, T * 480]
+        low = self.low(real)
+        told = self.head(latent.transpose(1, 2)).flatten(1)
+        return F.l1_loss(told, low) / low.abs().mean().clamp(min=1e-3)
+
+    def low(self, real: Tensor) -> Tensor:
+        # real: [B, T * 480] -> [B, T * 20]
+        return F.conv1d(real[:, None], self.kernel, stride=self.stride, padding=240)[:, 0]
+
+    @torch.no_grad()
+    def fit(self, latent: Tensor, real: Tensor) -> None:
+        """Begin with the best linear map there is: a random one only disturbs what is read."""
+        # latent: [B, LATENT, T], real: [B, T * 480]
+        read = latent.transpose(1, 2).flatten(0, 1)
+        read = torch.cat((read, torch.ones_like(read[:, :1])), 1)
+        wanted = self.low(real).view(len(read), -1)
+        found = torch.linalg.lstsq(read, wanted).solution
+        self.head.weight.copy_(found[:-1].T)
+        self.head.bias.copy_(found[-1])
+
+
 class SpectrumDiscriminator(nn.Module):
     """Real or made, judged patch by patch on the complex spectrogram at one resolution."""
 

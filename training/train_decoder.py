@@ -1,8 +1,10 @@
 """Phase 2 of the codec: codes -> sound, with the encoder and the codebooks at rest, so that no code changes again.
 
-Starts from train_latent.py's codec and train_vocoder.py's vocoder; the mel spectrogram stays a lesser target. With
-`--judges` the discriminators join (half the speed, so for the end). With `--said` half of the crops are made from the
-codes that the talker would say there (say_codes.py), to the same sound: it will have to speak from those.
+Starts from train_pitch.py's codec and train_vocoder.py's vocoder. The sound is to have the teacher's waveform, which
+its locked pitch allows, and its spectra where no waveform can be told. With `--hold` the vocoder learns alone, from
+latents at rest: at first its gradients would only disturb them (their bass fell back from 0.74 to 0.95 in 150 steps).
+With `--judges` the discriminators join (half the speed, so for the end). With `--said` half of the crops are made from
+the codes that the talker would say there (say_codes.py), to the same sound: it will have to speak from those.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 from checkpoints import MovingAverage, read, write
 from codec_encoder import Codec
 from geometry import FRAME, LATENT_STEPS, RATE
-from losses import Discriminators, LatentTarget, SpectralLoss
+from losses import Bass, Discriminators, SpectralLoss, WaveLoss
 from torch.nn import functional as F
 
 CONTEXT = 40  # frames of codes before the crop, for the transformer
@@ -29,7 +31,7 @@ BEGIN_EVERY = 6  # steps: then the crops are beginnings of sentences, with no pa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    parser.add_argument("latent", type=Path, help="checkpoint of train_latent.py")
+    parser.add_argument("latent", type=Path, help="checkpoint of train_pitch.py")
     parser.add_argument("vocoder", type=Path, help="checkpoint of train_vocoder.py")
     parser.add_argument("out", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
@@ -39,12 +41,14 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--hold", action="store_true", help="the vocoder alone")
     parser.add_argument("--judges", action="store_true")
+    parser.add_argument("--bf16", action="store_true", help="in the vocoder: a third faster")
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall by the end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     rng = np.random.default_rng()
-    codec = Codec().to(args.device)
+    codec, bass = Codec().to(args.device), Bass().to(args.device)
     codec.load_state_dict(read(args.latent)["codec"])
     net = codec.decoder
     net.decoder.load_state_dict(read(args.vocoder)["vocoder"])
@@ -52,8 +56,8 @@ def main() -> None:
     codes = encode_all(codec, speech)
     said = np.load(args.said)["codes"].astype(codes.dtype) if args.said else codes
     assert said.shape == codes.shape, f"{args.said}: {said.shape}, the shards with sound have {codes.shape}"
-    judges, target, loss_of = (part().to(args.device) for part in (Discriminators, LatentTarget, SpectralLoss))
-    trained = [p for n, p in net.named_parameters() if not n.startswith("quantizer")]
+    judges, spectra, waves = (part().to(args.device) for part in (Discriminators, SpectralLoss, WaveLoss))
+    trained = [p for n, p in net.named_parameters() if not n.startswith("quantizer")] + list(bass.parameters())
     optimizer = torch.optim.AdamW(trained, lr=args.rate, betas=(0.8, 0.99), weight_decay=1e-3)
     judging = torch.optim.AdamW(judges.parameters(), lr=3e-4, betas=(0.8, 0.99))
     average = MovingAverage(net, 0.999)
@@ -78,8 +82,12 @@ def main() -> None:
             step=step,
         )
 
+    with torch.no_grad():
+        first = rng.integers(0, speech.frames - CONTEXT, 64)
+        taken = torch.from_numpy(np.stack([codes[f : f + CONTEXT] for f in first])).to(args.device).transpose(1, 2)
+        bass.fit(net.latent(net.quantizer(taken)), torch.from_numpy(speech.pcm_crops(first, CONTEXT)).to(args.device))
     vocode = torch.compile(net.vocode)
-    begin, shown = time.thread_time(), np.zeros(4)
+    begin, shown = time.thread_time(), np.zeros(5)
     while (elapsed := time.thread_time() - begin) < args.minutes * 60:
         done = elapsed / (args.minutes * 60)
         for group in optimizer.param_groups:
@@ -93,15 +101,16 @@ def main() -> None:
         heard = [said if rng.random() < 0.5 else codes for _ in first]
         crops = [spoken[f - context : f + args.frames] for f, spoken in zip(first, heard, strict=True)]
         taken = torch.from_numpy(np.stack(crops)).to(args.device).transpose(1, 2)
-        padded = torch.from_numpy(speech.pcm_crops(first, args.frames, target.margin)).to(args.device)
-        real = padded[:, target.margin : -target.margin]
+        real = torch.from_numpy(speech.pcm_crops(first, args.frames)).to(args.device)
         with torch.no_grad():
             vectors = net.quantizer(taken)
-        latent = net.latent(vectors)
-        mel = F.l1_loss(latent[..., context * LATENT_STEPS :], target(padded))
-        made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :]
-        spectral = loss_of(made, real)
-        loss, fooled, judged = spectral + 0.5 * mel, made.new_zeros(()), made.new_zeros(())
+        with torch.set_grad_enabled(not args.hold):
+            latent = net.latent(vectors)
+            low = bass(latent[..., context * LATENT_STEPS :], real)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
+            made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :].float()
+        spectral, wave = spectra(made, real), waves(made, real)
+        loss, fooled, judged = spectral + 2 * wave + low, made.new_zeros(()), made.new_zeros(())
         if begins:  # a step in the first samples is a click, and spectra hardly see it
             loss = loss + 10 * F.l1_loss(made[:, :ATTACK], real[:, :ATTACK])
         if args.judges:
@@ -120,11 +129,11 @@ def main() -> None:
             judged.backward()
             judging.step()
         step += 1
-        values = np.array([v.item() for v in (spectral, mel, fooled, judged)])
+        values = np.array([v.item() for v in (spectral, wave, low, fooled, judged)])
         shown = values if not shown.any() else 0.98 * shown + 0.02 * values
         if step % 50 == 0:
             names = " ".join(
-                f"{n} {v:.3f}" for n, v in zip(("spectral", "mel", "fooled", "judged"), shown, strict=True)
+                f"{n} {v:.3f}" for n, v in zip(("spectral", "wave", "bass", "fooled", "judged"), shown, strict=True)
             )
             print(f"{step} {elapsed:.0f}s {names}", flush=True)
         if step % 250 == 0:
