@@ -168,7 +168,7 @@ def arms_of(options: argparse.Namespace, source: Path) -> list[Arm]:
     arms = []
     for name in options.engines:
         build, ways = ENGINES[name]
-        model = source if build == "bf16" else builds.make(build, source, options.work / source.name)
+        model = source if build == "bf16" else builds.make(build, source, options.work / "builds" / source.name)
         ways = {way: settings for way, settings in ways.items() if way != "eager" or options.eager}
         arms += [Arm(name, way, model, common | settings | said) for way, settings in ways.items()]
     return arms
