@@ -21,15 +21,15 @@ from typing import Literal, Self
 from weakref import WeakValueDictionary
 
 from ouzel.config import DeployConfig, load_config, probe_device
-from ouzel.errors import ConfigError, EngineError, NotFoundError, NotReadyError, OuzelError, RequestError
+from ouzel.errors import ConfigError, NotFoundError, NotReadyError, RequestError
 from ouzel.orchestrator.desk import Desk
 from ouzel.orchestrator.health import Health
 from ouzel.orchestrator.language import Generation, Language
 from ouzel.orchestrator.pace import PROBE_FRAMES, PROBE_TEXT, Fitting
-from ouzel.orchestrator.request import State, Wishes
+from ouzel.orchestrator.readers import Readers
+from ouzel.orchestrator.request import Wishes
 from ouzel.orchestrator.serving import language_of
 from ouzel.orchestrator.slots import Slots
-from ouzel.orchestrator.source import words_of
 from ouzel.orchestrator.speech import Speech
 from ouzel.orchestrator.stream import Stream
 from ouzel.orchestrator.voice import VoiceFacts
@@ -124,7 +124,7 @@ class AsyncOmni:
         self._timeline = InitTimeline("orchestrator")
         self._numbers = count(1)
         self._named: WeakValueDictionary[str, Stream] = WeakValueDictionary()
-        self._readers: set[asyncio.Task[None]] = set()
+        self._readers = Readers(self.voice.text_mode, self._limits.max_text_letters)
         self._watch: asyncio.Task[None] | None = None
         self._state: Literal["stopped", "loading", "serving"] = "stopped"
 
@@ -259,10 +259,10 @@ class AsyncOmni:
     async def _close(self) -> None:
         self._state = "stopped"
         self._desk.close()
-        tasks = [*self._readers, *([self._watch] if self._watch else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        await self._readers.close()
         stopping = [self._stages.stop()] if self.language is None else [self._stages.stop(), self.language.stop()]
         await asyncio.gather(*stopping)
         self._desk.close()
@@ -295,36 +295,12 @@ class AsyncOmni:
         stream.start_delay_s = self._fitting.start_delay_s(None if sentences is None else self._frames_of(sentences))
         if sentences is None:
             assert not isinstance(text, str)
-            self._read(stream, text, whole=whole_pieces, streaming=wishes.streaming_layout)
+            self._readers.read(stream, text, whole=whole_pieces, streaming=wishes.streaming_layout)
         else:
             for sentence in sentences:
                 stream.act(stream.request.text(sentence))
             stream.act(stream.request.text_over())
         return Speech(stream, asyncio.get_running_loop())
-
-    def _read(self, stream: Stream, pieces: AsyncIterable[str], *, whole: bool, streaming: bool) -> None:
-        """Take the text as it comes; a source that fails ends the request."""
-
-        def over(task: asyncio.Task[None]) -> None:
-            self._readers.discard(task)
-            if task.cancelled():
-                stream.abort()
-            elif (error := task.exception()) is not None:
-                fault = error if isinstance(error, OuzelError) else EngineError(f"the source of the text: {error!r}")
-                stream.act(stream.request.fail(fault))
-
-        async def read() -> None:
-            longest, mode = self._limits.max_text_letters, self.voice.text_mode
-            async for text, ends in words_of(pieces, mode, longest, whole=whole, streaming=streaming):
-                stream.act(stream.request.text(text, whole=ends))
-                if stream.request.state is State.DONE:
-                    return
-            stream.act(stream.request.text_over())
-
-        task = asyncio.create_task(read(), name=f"text of {stream.id}")
-        task.add_done_callback(over)
-        stream.on_end = task.cancel
-        self._readers.add(task)
 
     def _frames_of(self, sentences: Sequence[str]) -> int:
         return math.ceil(sum(map(len, sentences)) / self._limits.letters_per_second * FRAMES_PER_SECOND)
