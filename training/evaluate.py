@@ -64,6 +64,23 @@ def say(voice: InProcess, text: str, seed: int, streaming: bool) -> Spoken:
     return Spoken(np.concatenate(parts), time.perf_counter() - begin, first, finish)
 
 
+class TeacherHeard:
+    """What the judge hears of the teacher, and how long that is, kept in a file: it is always the same."""
+
+    def __init__(self, file: Path, teacher: Teacher, judge: Judge) -> None:
+        self.file, self.teacher, self.judge = file, teacher, judge
+        self.known: dict[str, tuple[str, int]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def hear(self, text: str) -> tuple[str, int]:
+        if text not in self.known:
+            sound = self.teacher.sound(self.teacher.latents(text)[0])
+            self.known[text] = self.judge.hear(sound), len(sound)
+        return self.known[text]
+
+    def keep(self) -> None:
+        self.file.write_text(json.dumps(self.known))
+
+
 def by_source(sentences: list[dict[str, str]], pairs: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
     """The (wanted, heard) pairs of each kind of sentence; every sentence has the same number of them."""
     each, found = len(pairs) // len(sentences), defaultdict(list)
@@ -92,6 +109,7 @@ def main() -> None:
     voice = InProcess.load(args.voice, load_config(("qwen3_tts",), flags=settings).config, threads=args.threads)
     judge = Judge(tiny_model() if args.tiny else base_model(args.data), args.threads)
     teacher = Teacher(args.data, args.threads, seed=99)
+    beside = TeacherHeard(args.data / f"teacher-heard-{'tiny' if args.tiny else 'base'}.json", teacher, judge)
     codec, decoder = None, None
     if args.codec:
         codec = Codec()
@@ -103,20 +121,20 @@ def main() -> None:
     say(voice, "One sentence to warm up.", 0, args.streaming)
     for sentence in sentences:
         text = sentence["text"]
-        z, phones = teacher.latents(text)
-        sound = teacher.sound(z)
-        heard["teacher"].append((text, judge.hear(sound)))
+        understood, length = beside.hear(text)
+        heard["teacher"].append((text, understood))
         if codec is not None and decoder is not None:
-            z100, _, _ = to_frame_clock(z, phones)
+            z100, _, _ = to_frame_clock(*teacher.latents(text))
             with torch.inference_mode():
                 again = decoder(codec.encode(torch.from_numpy(z100.astype(np.float32))[None]))[0].numpy()
             heard["codec"].append((text, judge.hear(again)))
         for seed in range(args.seeds):
             spoken.append(say(voice, sentence["written"], seed, args.streaming))
             heard["voice"].append((text, judge.hear(spoken[-1].samples)))
-            pace.append(len(spoken[-1].samples) / len(sound))
+            pace.append(len(spoken[-1].samples) / length)
         if args.show:
             print(text, *(pairs[-1][1] for pairs in heard.values() if pairs), sep="\n    ", flush=True)
+    beside.keep()
     audio = sum(len(s.samples) for s in spoken) / RATE
     figures = {
         "wer": round(error_rate(heard["voice"]), 4),
