@@ -90,8 +90,11 @@ async def run(language: LocalLanguage, runs: int, deaths: int, dice: random.Rand
         for _ in range(deaths):
             await asyncio.sleep(dice.random() * 0.5)
             await until(lambda: language.status().serving)
-            if (victim := language.status().pid) is not None:
-                os.kill(victim, signal.SIGKILL)
+            before = language.status()
+            assert before.pid is not None
+            os.kill(before.pid, signal.SIGKILL)
+            # Until it is seen, the dead one still counts as serving, and would be killed once more.
+            await until(lambda: language.status().restarts > before.restarts)  # noqa: B023  # awaited in the same turn
         await until(lambda: language.status().serving)
 
     async with asyncio.TaskGroup() as group:
