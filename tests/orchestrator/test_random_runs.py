@@ -19,6 +19,7 @@ import pytest
 from ouzel.config.schema import LimitsConfig
 from ouzel.errors import BusyError, EngineError, NotReadyError, RequestError
 from ouzel.orchestrator import AsyncOmni, Speech
+from ouzel.orchestrator.health import Health
 from ouzel.stages.core import FinishReason
 
 Options = Callable[..., dict[str, Any]]
@@ -67,12 +68,24 @@ async def at_the_door(omni: AsyncOmni, text: str, knobs: str) -> Speech:
     raise AssertionError("never let in")
 
 
-async def until_ready(omni: AsyncOmni) -> None:
+async def until(omni: AsyncOmni, condition: Callable[[Health], bool]) -> None:
     for _ in range(1000):
-        if omni.health().ready:
+        if condition(omni.health()):
             return
         await asyncio.sleep(0.02)
-    raise AssertionError(f"never ready: {omni.health()}")
+    raise AssertionError(f"it didn't happen: {omni.health()}")
+
+
+async def until_ready(omni: AsyncOmni) -> None:
+    await until(omni, lambda health: health.ready)
+
+
+async def kill(omni: AsyncOmni, name: str) -> None:
+    """Until it is seen: so long the dead one counts as ready, and would be killed once more."""
+    before = omni.health().stages[name]
+    assert before.pid is not None
+    os.kill(before.pid, signal.SIGKILL)
+    await until(omni, lambda health: health.stages[name].restarts > before.restarts)
 
 
 async def run(omni: AsyncOmni, runs: int, deaths: int, dice: random.Random) -> Counter[str]:
@@ -90,9 +103,7 @@ async def run(omni: AsyncOmni, runs: int, deaths: int, dice: random.Random) -> C
         for _ in range(deaths):
             await asyncio.sleep(dice.random() * 0.5)
             await until_ready(omni)
-            victim = omni.health().stages[dice.choice(["talker", "code2wav"])].pid
-            if victim is not None:
-                os.kill(victim, signal.SIGKILL)
+            await kill(omni, dice.choice(["talker", "code2wav"]))
         await until_ready(omni)
 
     async with asyncio.TaskGroup() as group:
