@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--hold", action="store_true", help="the vocoder alone")
     parser.add_argument("--judges", action="store_true")
-    parser.add_argument("--bf16", action="store_true", help="in the vocoder: a third faster")
     parser.add_argument("--cool", action="store_true", help="let the learning rate fall by the end")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -107,8 +106,7 @@ def main() -> None:
         with torch.set_grad_enabled(not args.hold):
             latent = net.latent(vectors)
             low = bass(latent[..., context * LATENT_STEPS :], real)
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
-            made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :].float()
+        made = vocode(latent[..., (context - lead) * LATENT_STEPS :])[:, lead * FRAME :]
         spectral, wave = spectra(made, real), waves(made, real)
         loss, fooled, judged = spectral + 2 * wave + low, made.new_zeros(()), made.new_zeros(())
         if begins:  # a step in the first samples is a click, and spectra hardly see it

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--frames", type=int, default=40)
     parser.add_argument("--rate", type=float, default=6e-4)
-    parser.add_argument("--mel", type=float, default=0.5, help="weight of the mel spectrogram beside the bass")
+    parser.add_argument("--mel", type=float, default=0.15, help="weight of the mel spectrogram beside the bass")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
